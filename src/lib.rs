@@ -1,0 +1,6 @@
+//! bloomgate: may this be in the set?
+
+#![forbid(unsafe_code)]
+
+pub mod filter;
+pub mod service;

@@ -1,0 +1,193 @@
+//! The ports: what the service needs of the world, as traits that the adapters implement.
+//!
+//! Invariants an implementation holds:
+//!
+//! * [`Store::add`] returns only after the rows are durable, and writes all of them or none;
+//! * [`Store::load`] and [`Source::load`] give every row of one consistent cut to the sink, or
+//!   end with an error: a short stream is an error, never a short set;
+//! * no error carries an item, a password or a key.
+//!
+//! This module must not know SQL, files, HTTP, or which store is behind a trait.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use jiff::Timestamp;
+use uuid::Uuid;
+
+use super::declaration::{Declaration, DeclaredBy, FilterName};
+
+/// The identity of a filter: what rows, cursors and watermarks point to.
+///
+/// A name that is deleted and declared again gets a new one, so that nothing of the old filter
+/// can reach the new.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct FilterId(pub Uuid);
+
+/// The identity of a store: made with its first migration and kept in it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct StoreIdentity(pub Uuid);
+
+/// The place of an add in its store: a transaction id (Postgres) or a commit number (SQLite).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Place(pub u64);
+
+/// A filter as the store records it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StoredFilter {
+    /// The identity that its rows point to.
+    pub id: FilterId,
+    /// Its name.
+    pub name: FilterName,
+    /// As last declared.
+    pub declaration: Declaration,
+    /// Who declared it last.
+    pub declared_by: DeclaredBy,
+}
+
+/// One item on its way into the store.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewRow {
+    /// The filter that it belongs to.
+    pub filter: FilterId,
+    /// The item as it came.
+    pub item: Box<[u8]>,
+    /// The item's canonical bytes under the filter's profile.
+    pub canonical: Box<[u8]>,
+    /// The version of the profile that made `canonical`.
+    pub profile_version: u32,
+    /// When the item may be forgotten; none means never.
+    pub expires_at: Option<Timestamp>,
+}
+
+/// What a committed [`Store::add`] says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AddReceipt {
+    /// The place of this commit in the store.
+    pub place: Place,
+    /// Filters that were deleted in the meantime: their rows were not written.
+    pub deleted: Vec<FilterId>,
+}
+
+/// Takes the rows of one load, in no particular order.
+pub trait RowSink: Send {
+    /// Called once, before the first row: how many rows the cut holds, and what the database's
+    /// clock says at the cut.
+    fn begin(&mut self, rows_expected: u64, database_now: Timestamp);
+
+    /// One row. `item` is none for SQL NULL. The bytes need be no UTF-8.
+    fn row(&mut self, item: Option<&[u8]>, expires_at: Option<Timestamp>);
+}
+
+/// The durable record of what was added through the API.
+#[async_trait]
+pub trait Store: Send + Sync + 'static {
+    /// Connects, migrates and takes the store for this process alone. Called until it succeeds;
+    /// after that, again only when [`Store::poll`] said that the hold was lost.
+    async fn open(&self) -> Result<StoreIdentity, StoreError>;
+
+    /// Every filter that the store records.
+    async fn filters(&self) -> Result<Vec<StoredFilter>, StoreError>;
+
+    /// Records a declaration under its name: makes the filter, or replaces the declaration of
+    /// the one that is there. The identity of a filter that is there stays.
+    async fn declare(
+        &self,
+        name: &FilterName,
+        declaration: &Declaration,
+        declared_by: DeclaredBy,
+    ) -> Result<StoredFilter, StoreError>;
+
+    /// Deletes a filter and its rows; false when it was not there.
+    async fn delete(&self, filter: FilterId) -> Result<bool, StoreError>;
+
+    /// Makes the rows durable in one commit. For a row that is there the later expiry wins and
+    /// none beats any. Rows may name several filters, and the same item more than once.
+    async fn add(&self, rows: &[NewRow]) -> Result<AddReceipt, StoreError>;
+
+    /// Streams the rows of a filter, as of one cut.
+    async fn load(&self, filter: FilterId, sink: &mut dyn RowSink) -> Result<(), StoreError>;
+
+    /// Asks whether the store still answers and is still held by this process alone.
+    async fn poll(&self) -> Result<(), StoreError>;
+
+    /// Gives the store back. The store may be taken by another process afterwards.
+    async fn close(&self);
+}
+
+/// A query on the user's own database that feeds a filter.
+#[async_trait]
+pub trait Source: Send + Sync + 'static {
+    /// Looks at the query's columns without reading rows.
+    async fn examine(&self) -> Result<(), StoreError>;
+
+    /// Streams the rows of the query, as of one cut.
+    async fn load(&self, sink: &mut dyn RowSink) -> Result<(), StoreError>;
+}
+
+/// Why a store or a source did not do what it was asked.
+///
+/// The messages name hosts, databases, relations and columns; never an item or a secret.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// It cannot be reached, or the connection broke: trying again may help.
+    #[error("{what} cannot be reached: {detail}")]
+    Unreachable {
+        /// Which store or source.
+        what: String,
+        /// What happened.
+        detail: String,
+    },
+    /// It was reached and refuses us as we are configured: trying again will not help.
+    #[error("{what} refuses this configuration: {detail}")]
+    Refused {
+        /// Which store or source.
+        what: String,
+        /// What was found, and the remedy.
+        detail: String,
+    },
+    /// Another process holds the store.
+    #[error("{what} is in use by another bloomgate process{detail}")]
+    HeldElsewhere {
+        /// Which store.
+        what: String,
+        /// Whatever is known of the holder, and the remedy.
+        detail: String,
+    },
+    /// This process had the store for itself and has lost it: another may have written to it.
+    #[error("the hold on {what} was lost: {detail}")]
+    HoldLost {
+        /// Which store.
+        what: String,
+        /// What happened.
+        detail: String,
+    },
+    /// It was reached, and a statement failed.
+    #[error("{what} failed: {detail}")]
+    Failed {
+        /// Which store or source.
+        what: String,
+        /// What failed, with the SQLSTATE where there is one.
+        detail: String,
+    },
+    /// A load did not bring the rows that its cut holds.
+    #[error("{what} gave an incomplete set: expected {expected} rows, found {found}")]
+    Incomplete {
+        /// Which store or source.
+        what: String,
+        /// Rows counted in the cut.
+        expected: u64,
+        /// Rows that arrived.
+        found: u64,
+    },
+}
+
+/// Time, as the service needs it.
+pub trait Clock: Send + Sync + 'static {
+    /// Time since an arbitrary start that never runs backwards and goes on while the machine is
+    /// suspended.
+    fn monotonic(&self) -> Duration;
+
+    /// The wall clock.
+    fn wall(&self) -> Timestamp;
+}
