@@ -105,8 +105,9 @@ pub trait Store: Send + Sync + 'static {
     /// none beats any. Rows may name several filters, and the same item more than once.
     async fn add(&self, rows: &[NewRow]) -> Result<AddReceipt, StoreError>;
 
-    /// Streams the rows of a filter, as of one cut.
-    async fn load(&self, filter: FilterId, sink: &mut dyn RowSink) -> Result<(), StoreError>;
+    /// Streams the rows of a filter, as of one cut, and gives the place up to which the cut
+    /// holds every acknowledged add.
+    async fn load(&self, filter: FilterId, sink: &mut dyn RowSink) -> Result<Place, StoreError>;
 
     /// Asks whether the store still answers and is still held by this process alone.
     async fn poll(&self) -> Result<(), StoreError>;
