@@ -9,8 +9,6 @@
 //!
 //! This module must not know SQL, files, HTTP, or which store is behind a trait.
 
-use std::time::Duration;
-
 use async_trait::async_trait;
 use jiff::Timestamp;
 use uuid::Uuid;
@@ -183,12 +181,18 @@ pub enum StoreError {
     },
 }
 
+/// A moment by two clocks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Moment {
+    /// Milliseconds since an arbitrary start; never runs backwards and goes on while the machine
+    /// is suspended.
+    pub monotonic_ms: u64,
+    /// Milliseconds since 1970 by the wall clock, which may be set at any time.
+    pub wall_ms: i64,
+}
+
 /// Time, as the service needs it.
 pub trait Clock: Send + Sync + 'static {
-    /// Time since an arbitrary start that never runs backwards and goes on while the machine is
-    /// suspended.
-    fn monotonic(&self) -> Duration;
-
-    /// The wall clock.
-    fn wall(&self) -> Timestamp;
+    /// Now, by both clocks. Called for every check: nanoseconds, not microseconds.
+    fn now(&self) -> Moment;
 }
