@@ -2,5 +2,8 @@
 
 #![forbid(unsafe_code)]
 
+pub mod clock;
+pub mod disk;
 pub mod filter;
 pub mod service;
+pub mod telemetry;

@@ -1,25 +1,134 @@
-//! stub: being written
-#![allow(missing_docs, unused_variables, clippy::unused_async)]
-use super::{Service, answers::BulkLoadAnswer, error::ServiceError};
+//! A bulk load: a stream of items that becomes durable part by part.
+//!
+//! Invariant: what is counted as accepted is durable and set. Memory is bounded by two parts: one
+//! that fills while the other is being written.
+
+use std::sync::Arc;
+
 use jiff::Timestamp;
+
+use super::answers::BulkLoadAnswer;
+use super::error::ServiceError;
+use super::ingest::{Written, answered};
+use super::ports::NewRow;
+use super::registry::Hosted;
+use super::{Service, accept, generation_of, new_row};
+use crate::filter::profile::ItemError;
+use crate::telemetry::Road;
+
+/// Items in one part: enough that the commit is not what it costs.
+const PART_ITEMS: usize = 2_000;
+
+/// A bulk load under way.
 pub struct BulkLoad<'s> {
     service: &'s Service,
+    hosted: Arc<Hosted>,
+    part: Vec<NewRow>,
+    in_flight: Option<(u64, Written)>,
+    accepted: u64,
+    blank: u64,
 }
+
+impl Service {
+    /// Begins a bulk load into a filter. Nothing is written yet.
+    ///
+    /// # Errors
+    /// When the name is out of form or unknown, or the store was not reached yet.
+    pub fn bulk_load(&self, filter: &str) -> Result<BulkLoad<'_>, ServiceError> {
+        let hosted = self.hosted(filter)?;
+        generation_of(&hosted)?;
+        Ok(BulkLoad {
+            service: self,
+            hosted,
+            part: Vec::with_capacity(PART_ITEMS),
+            in_flight: None,
+            accepted: 0,
+            blank: 0,
+        })
+    }
+}
+
 impl BulkLoad<'_> {
-    /// Takes one item (blank ones are counted and passed over). Waits for the store as needed.
+    /// Takes one item; a blank one is counted and passed over. Waits while the store is behind.
+    ///
+    /// # Errors
+    /// When the profile refuses the item, or the store did not take an earlier part. The load may
+    /// be finished after the first, and tells what was accepted.
     pub async fn push(
         &mut self,
         item: &str,
         expires_at: Option<Timestamp>,
     ) -> Result<(), ServiceError> {
-        unimplemented!()
+        let row = match accept(&self.hosted, item, None) {
+            Ok(canonical) => new_row(generation_of(&self.hosted)?, item, &canonical, expires_at),
+            Err(ServiceError::InvalidItem {
+                error: ItemError::Blank,
+                ..
+            }) => {
+                self.push_blank();
+                return Ok(());
+            }
+            Err(error) => return Err(error),
+        };
+        self.part.push(row);
+        if self.part.len() >= PART_ITEMS {
+            self.hand_in().await?;
+        }
+        Ok(())
     }
-    /// A blank line.
+
+    /// Counts a blank line.
     pub fn push_blank(&mut self) {
-        unimplemented!()
+        self.blank += 1;
     }
-    /// Makes durable what was pushed so far, and says how far the load came. To be called at the end and when a line is refused.
-    pub async fn finish(self) -> Result<BulkLoadAnswer, ServiceError> {
-        unimplemented!()
+
+    /// Items that are durable and set so far.
+    #[must_use]
+    pub fn accepted(&self) -> u64 {
+        self.accepted
+    }
+
+    /// Blank items so far.
+    #[must_use]
+    pub fn blank(&self) -> u64 {
+        self.blank
+    }
+
+    /// Makes durable what was pushed, and says how far the load came.
+    ///
+    /// # Errors
+    /// When the store did not take the last parts; those before it are durable all the same.
+    pub async fn finish(&mut self) -> Result<BulkLoadAnswer, ServiceError> {
+        if !self.part.is_empty() {
+            self.hand_in().await?;
+        }
+        self.settle().await?;
+        let generation = generation_of(&self.hosted)?;
+        Ok(BulkLoadAnswer {
+            accepted: self.accepted,
+            blank: self.blank,
+            watermark: self.service.watermark(generation.reached())?,
+            estimated_fp_rate: generation.bloom.estimated_fp_rate(),
+        })
+    }
+
+    /// Settles the part in flight and sends the next one on its way.
+    async fn hand_in(&mut self) -> Result<(), ServiceError> {
+        self.settle().await?;
+        let items = self.part.len() as u64;
+        let part = std::mem::replace(&mut self.part, Vec::with_capacity(PART_ITEMS));
+        let generation = generation_of(&self.hosted)?;
+        let written = self.service.ingest.enqueue(generation, part).await?;
+        self.in_flight = Some((items, written));
+        Ok(())
+    }
+
+    async fn settle(&mut self) -> Result<(), ServiceError> {
+        if let Some((items, written)) = self.in_flight.take() {
+            answered(written).await?;
+            self.accepted += items;
+            self.hosted.meters.added(Road::BulkLoad, items);
+        }
+        Ok(())
     }
 }

@@ -3,6 +3,7 @@
 //! Invariant: a value of these types is within bounds; the constructors are the only way in.
 //! This module must not know where a declaration is written down.
 
+use std::borrow::Borrow;
 use std::fmt;
 use std::sync::Arc;
 
@@ -33,6 +34,13 @@ impl FilterName {
     /// The name as text.
     #[must_use]
     pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// So that a name from a request finds its entry without a copy.
+impl Borrow<str> for FilterName {
+    fn borrow(&self) -> &str {
         &self.0
     }
 }

@@ -5,6 +5,8 @@
 //! queue), and the store. A check fails for the first two only: for the sake of the store it is
 //! `maybe`. No variant carries an item.
 
+use std::sync::Arc;
+
 use super::ports::StoreError;
 use crate::filter::profile::ItemError;
 use crate::filter::sizing::SizingError;
@@ -69,5 +71,5 @@ pub enum ServiceError {
     TooManyAdds,
     /// The store was not reached yet, or cannot be written. Nothing was acknowledged.
     #[error("the store cannot take this at the moment, nothing was acknowledged; try again")]
-    StoreUnavailable(#[source] Option<StoreError>),
+    StoreUnavailable(#[source] Option<Arc<StoreError>>),
 }

@@ -114,6 +114,17 @@ pub trait Store: Send + Sync + 'static {
     async fn close(&self);
 }
 
+/// Ties the store to what this process keeps on disk.
+pub trait StoreTie: Send + Sync + 'static {
+    /// Called with the identity of the store that was opened. Remembers the first, durably, and
+    /// refuses any other.
+    ///
+    /// # Errors
+    /// [`StoreError::Refused`] for another store, with the remedy; [`StoreError::Failed`] when it
+    /// cannot be remembered.
+    fn tie(&self, identity: StoreIdentity) -> Result<(), StoreError>;
+}
+
 /// A query on the user's own database that feeds a filter.
 #[async_trait]
 pub trait Source: Send + Sync + 'static {

@@ -1,0 +1,303 @@
+//! A generation: one bit array with fixed parameters, and how far it has followed what feeds it.
+//!
+//! Invariants:
+//!
+//! * bits are only ever set, never cleared;
+//! * [`Generation::standing`] lets `definitely-not` through only when every feed was loaded in
+//!   full and is within its bound;
+//! * whatever is found to be in doubt (a lost hold, a failed load) makes the standing worse at
+//!   once; only a complete load makes it better.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+
+use super::answers::{Progress, SourceDescription, State};
+use super::budget::Reservation;
+use super::declaration::Declaration;
+use super::freshness::Followed;
+use super::ports::{FilterId, Moment, Place};
+use crate::filter::bloom::{AllocationError, BloomFilter};
+use crate::filter::hashing::HashKey;
+use crate::filter::verdict::Reason;
+
+/// Rows that a feed brought, as they are taken.
+#[derive(Debug, Default)]
+pub struct RowCounts {
+    /// Rows that the cut holds.
+    pub expected: AtomicU64,
+    /// Rows taken, of whatever kind.
+    pub done: AtomicU64,
+    /// NULL and blank rows among them.
+    pub blank: AtomicU64,
+    /// Rows that took a fallback.
+    pub odd: AtomicU64,
+    /// Rows past their expiry and the leeway.
+    pub expired: AtomicU64,
+}
+
+/// What feeds a generation: its store, or one of its sources.
+pub struct Feed {
+    /// `store`, or the source's name.
+    pub name: String,
+    /// The age past which the feed counts as not followed, in milliseconds.
+    pub max_staleness_ms: u64,
+    /// The moment up to which it is followed.
+    pub followed: Followed,
+    /// The rows of the load under way, or of the last one.
+    pub rows: RowCounts,
+    loading: AtomicBool,
+    complete: AtomicBool,
+    last_load: Mutex<LastLoad>,
+}
+
+#[derive(Debug, Default, Clone)]
+struct LastLoad {
+    rows: u64,
+    blank: u64,
+    odd: u64,
+    expired: u64,
+    seconds: f64,
+    error: Option<String>,
+}
+
+impl Feed {
+    fn new(name: String, max_staleness_ms: u64) -> Self {
+        Self {
+            name,
+            max_staleness_ms,
+            followed: Followed::never(),
+            rows: RowCounts::default(),
+            loading: AtomicBool::new(false),
+            complete: AtomicBool::new(false),
+            last_load: Mutex::default(),
+        }
+    }
+
+    /// Records that a load begins.
+    pub fn load_begins(&self) {
+        for counter in [
+            &self.rows.expected,
+            &self.rows.done,
+            &self.rows.blank,
+            &self.rows.odd,
+            &self.rows.expired,
+        ] {
+            counter.store(0, Ordering::Relaxed);
+        }
+        self.loading.store(true, Ordering::Relaxed);
+    }
+
+    /// Records that the load brought its whole cut, and stands for the moment when it was asked.
+    pub fn load_succeeded(&self, asked: Moment, seconds: f64) {
+        *self.last_load() = LastLoad {
+            rows: self.rows.done.load(Ordering::Relaxed),
+            blank: self.rows.blank.load(Ordering::Relaxed),
+            odd: self.rows.odd.load(Ordering::Relaxed),
+            expired: self.rows.expired.load(Ordering::Relaxed),
+            seconds,
+            error: None,
+        };
+        self.loading.store(false, Ordering::Relaxed);
+        self.followed.set(asked);
+        // Release: whoever sees `complete` sees every bit that the load set.
+        self.complete.store(true, Ordering::Release);
+    }
+
+    /// Records that the load failed; what it set stays set and is never taken for the whole.
+    pub fn load_failed(&self, error: String) {
+        self.last_load().error = Some(error);
+        self.loading.store(false, Ordering::Relaxed);
+    }
+
+    /// Whether it was loaded in full once.
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        self.complete.load(Ordering::Acquire)
+    }
+
+    fn state(&self, now: Moment) -> State {
+        if !self.is_complete() {
+            State::Loading
+        } else if self.followed.is_within(self.max_staleness_ms, now) {
+            State::Live
+        } else {
+            State::Stale
+        }
+    }
+
+    fn progress(&self, phase: String) -> Option<Progress> {
+        self.loading.load(Ordering::Relaxed).then(|| Progress {
+            rows_done: self.rows.done.load(Ordering::Relaxed),
+            rows_expected: self.rows.expected.load(Ordering::Relaxed),
+            phase,
+        })
+    }
+
+    /// What is known of it as a source.
+    #[must_use]
+    pub fn describe(&self, now: Moment) -> SourceDescription {
+        let last_load = self.last_load().clone();
+        SourceDescription {
+            name: self.name.clone(),
+            state: self.state(now),
+            rows_loaded: last_load.rows,
+            rows_blank: last_load.blank,
+            rows_odd: last_load.odd,
+            rows_expired: last_load.expired,
+            load_seconds: last_load.seconds,
+            as_of: self.followed.as_of(),
+            error: last_load.error,
+        }
+    }
+
+    fn last_load(&self) -> std::sync::MutexGuard<'_, LastLoad> {
+        // A reporter that panicked leaves a report that is at worst out of date.
+        self.last_load
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}
+
+/// One bit array with fixed parameters, and how far it has followed its store and sources.
+pub struct Generation {
+    /// The filter that it is of.
+    pub filter: FilterId,
+    /// Counts the generations since this process started, from 1.
+    pub number: u64,
+    /// What it was built for.
+    pub declaration: Declaration,
+    /// The bits.
+    pub bloom: BloomFilter,
+    /// The store, as a feed.
+    pub store: Feed,
+    /// The sources, in the order of their names.
+    pub sources: Vec<Feed>,
+    reached: AtomicU64,
+    loaded_in_hold: AtomicU64,
+    completed: Notify,
+    _reservation: Reservation,
+}
+
+impl Generation {
+    /// An empty generation of one filter. `reservation` is for its bits; `sources` are names and
+    /// bounds on the age in milliseconds.
+    ///
+    /// # Errors
+    /// When the bits cannot be allocated.
+    pub fn new(
+        filter: FilterId,
+        number: u64,
+        declaration: Declaration,
+        key: HashKey,
+        reservation: Reservation,
+        store_max_staleness_ms: u64,
+        sources: impl Iterator<Item = (String, u64)>,
+    ) -> Result<Self, AllocationError> {
+        Ok(Self {
+            filter,
+            number,
+            bloom: BloomFilter::new(declaration.sizing, key)?,
+            declaration,
+            store: Feed::new("store".to_owned(), store_max_staleness_ms),
+            sources: sources
+                .map(|(name, max_staleness_ms)| Feed::new(name, max_staleness_ms))
+                .collect(),
+            reached: AtomicU64::new(0),
+            loaded_in_hold: AtomicU64::new(0),
+            completed: Notify::new(),
+            _reservation: reservation,
+        })
+    }
+
+    /// Why the generation may not say `definitely-not` at `now`; none when it may.
+    ///
+    /// Linear in the number of sources, no locks.
+    #[must_use]
+    pub fn standing(&self, now: Moment) -> Option<Reason> {
+        let mut reason = None;
+        for feed in std::iter::once(&self.store).chain(&self.sources) {
+            match feed.state(now) {
+                State::Loading => return Some(Reason::Loading),
+                State::Stale => reason = Some(Reason::Stale),
+                State::Live => {}
+            }
+        }
+        reason
+    }
+
+    /// The same, as a state.
+    #[must_use]
+    pub fn state(&self, now: Moment) -> State {
+        match self.standing(now) {
+            None => State::Live,
+            Some(Reason::Loading) => State::Loading,
+            Some(Reason::Stale | Reason::Behind | Reason::Match) => State::Stale,
+        }
+    }
+
+    /// Whether every feed was loaded in full once.
+    #[must_use]
+    pub fn was_complete(&self) -> bool {
+        self.store.is_complete() && self.sources.iter().all(Feed::is_complete)
+    }
+
+    /// The place up to which every acknowledged add is set.
+    #[must_use]
+    pub fn reached(&self) -> Place {
+        Place(self.reached.load(Ordering::Acquire))
+    }
+
+    /// Records that every acknowledged add up to `place` is set.
+    pub fn reach(&self, place: Place) {
+        self.reached.fetch_max(place.0, Ordering::AcqRel);
+    }
+
+    /// Records that the store was loaded in full within one hold of it. Holds count from 1.
+    pub fn store_loaded(&self, hold: u64, reached: Place, asked: Moment, seconds: f64) {
+        self.reach(reached);
+        self.store.load_succeeded(asked, seconds);
+        self.loaded_in_hold.store(hold, Ordering::Release);
+        self.completed.notify_waiters();
+    }
+
+    /// Waits until the store was loaded in full once.
+    pub async fn store_was_loaded(&self) {
+        let mut completed = std::pin::pin!(self.completed.notified());
+        // Register before looking, or a load that ends in between goes unseen.
+        completed.as_mut().enable();
+        if !self.store.is_complete() {
+            completed.await;
+        }
+    }
+
+    /// Records that the store was still held at `asked`. It counts only for what was loaded
+    /// within the same hold: between two holds another process may have written.
+    pub fn store_still_held(&self, hold: u64, asked: Moment) {
+        if self.loaded_in_hold.load(Ordering::Acquire) == hold {
+            self.store.followed.set(asked);
+        }
+    }
+
+    /// The age of the oldest feed in seconds; none when one of them was never followed.
+    #[must_use]
+    pub fn staleness_seconds(&self, now: Moment) -> Option<f64> {
+        std::iter::once(&self.store)
+            .chain(&self.sources)
+            .map(|feed| feed.followed.age_ms(now))
+            .try_fold(0, |oldest, age_ms| Some(age_ms?.max(oldest)))
+            .map(|age_ms| Duration::from_millis(age_ms).as_secs_f64())
+    }
+
+    /// The first load under way, if any.
+    #[must_use]
+    pub fn progress(&self) -> Option<Progress> {
+        self.store.progress("store".to_owned()).or_else(|| {
+            self.sources
+                .iter()
+                .find_map(|feed| feed.progress(format!("source {}", feed.name)))
+        })
+    }
+}

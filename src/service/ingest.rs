@@ -1,0 +1,199 @@
+//! The way of an add: bits first, then the store, then the answer.
+//!
+//! Invariants:
+//!
+//! * an add is answered only after it is durable in the store and set in the generation;
+//! * the writer's own task does both, so that a caller who hangs up changes nothing;
+//! * requests that wait together share one commit; each is written whole or not at all;
+//! * the rows that wait are bounded.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
+use tokio_util::sync::CancellationToken;
+
+use super::error::ServiceError;
+use super::generation::Generation;
+use super::ports::{NewRow, Place, Store, StoreError};
+
+/// Rows that may wait for the store, of all requests together.
+const MAX_WAITING_ROWS: u32 = 100_000;
+/// Requests that may wait for the store.
+const MAX_WAITING_REQUESTS: usize = 8_192;
+/// A commit takes requests until it has so many rows.
+const ROWS_PER_COMMIT: usize = 10_000;
+/// How long one commit may take before its adds are given up as not acknowledged.
+const COMMIT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// What an add gets back.
+pub type Written = oneshot::Receiver<Result<Place, ServiceError>>;
+
+struct AddRequest {
+    generation: Arc<Generation>,
+    rows: Vec<NewRow>,
+    answer: oneshot::Sender<Result<Place, ServiceError>>,
+    _waiting: OwnedSemaphorePermit,
+}
+
+/// Where adds are handed in.
+pub struct Ingest {
+    requests: mpsc::Sender<AddRequest>,
+    waiting_rows: Arc<Semaphore>,
+}
+
+/// The writer of one store.
+pub struct Writer {
+    requests: mpsc::Receiver<AddRequest>,
+    store: Arc<dyn Store>,
+}
+
+/// The two ends of the way. Nothing moves until [`Writer::run`] does.
+#[must_use]
+pub fn ingest(store: Arc<dyn Store>) -> (Ingest, Writer) {
+    let (sender, requests) = mpsc::channel(MAX_WAITING_REQUESTS);
+    let ingest = Ingest {
+        requests: sender,
+        waiting_rows: Arc::new(Semaphore::new(MAX_WAITING_ROWS as usize)),
+    };
+    (ingest, Writer { requests, store })
+}
+
+impl Ingest {
+    /// Hands in the rows of one request, all of the generation's filter, and waits until they are
+    /// durable.
+    ///
+    /// # Errors
+    /// [`ServiceError::TooManyAdds`] at once when too much is waiting already;
+    /// [`ServiceError::UnknownFilter`] when the filter was deleted;
+    /// [`ServiceError::StoreUnavailable`] when the store did not take them.
+    pub async fn write(
+        &self,
+        generation: &Arc<Generation>,
+        rows: Vec<NewRow>,
+    ) -> Result<Place, ServiceError> {
+        let waiting = Arc::clone(&self.waiting_rows)
+            .try_acquire_many_owned(permits(&rows))
+            .map_err(|_| ServiceError::TooManyAdds)?;
+        answered(self.hand_in(generation, rows, waiting).await?).await
+    }
+
+    /// The same for a stream of requests: waits for room, and gives the answer to wait for.
+    ///
+    /// # Errors
+    /// [`ServiceError::StoreUnavailable`] when the writer has ended.
+    pub async fn enqueue(
+        &self,
+        generation: &Arc<Generation>,
+        rows: Vec<NewRow>,
+    ) -> Result<Written, ServiceError> {
+        let waiting = Arc::clone(&self.waiting_rows)
+            .acquire_many_owned(permits(&rows))
+            .await
+            .map_err(|_| ServiceError::StoreUnavailable(None))?;
+        self.hand_in(generation, rows, waiting).await
+    }
+
+    async fn hand_in(
+        &self,
+        generation: &Arc<Generation>,
+        rows: Vec<NewRow>,
+        waiting: OwnedSemaphorePermit,
+    ) -> Result<Written, ServiceError> {
+        let (answer, written) = oneshot::channel();
+        let request = AddRequest {
+            generation: Arc::clone(generation),
+            rows,
+            answer,
+            _waiting: waiting,
+        };
+        self.requests
+            .send(request)
+            .await
+            .map_err(|_| ServiceError::StoreUnavailable(None))?;
+        Ok(written)
+    }
+}
+
+/// Waits for the writer's answer.
+///
+/// # Errors
+/// What the writer said, or [`ServiceError::StoreUnavailable`] when it ended without a word.
+pub async fn answered(written: Written) -> Result<Place, ServiceError> {
+    written
+        .await
+        .unwrap_or(Err(ServiceError::StoreUnavailable(None)))
+}
+
+fn permits(rows: &[NewRow]) -> u32 {
+    u32::try_from(rows.len())
+        .unwrap_or(MAX_WAITING_ROWS)
+        .min(MAX_WAITING_ROWS)
+}
+
+impl Writer {
+    /// Writes until cancelled, and then what waits already.
+    pub async fn run(mut self, cancelled: CancellationToken) {
+        let mut group = Vec::new();
+        loop {
+            let received = tokio::select! {
+                () = cancelled.cancelled(), if !self.requests.is_closed() => {
+                    self.requests.close();
+                    continue;
+                }
+                received = self.requests.recv() => received,
+            };
+            let Some(first) = received else { return };
+            let mut rows_in_group = first.rows.len();
+            group.push(first);
+            while rows_in_group < ROWS_PER_COMMIT
+                && let Ok(next) = self.requests.try_recv()
+            {
+                rows_in_group += next.rows.len();
+                group.push(next);
+            }
+            self.commit(&mut group).await;
+        }
+    }
+
+    async fn commit(&self, group: &mut Vec<AddRequest>) {
+        let mut rows = Vec::with_capacity(group.iter().map(|request| request.rows.len()).sum());
+        for request in group.iter_mut() {
+            for row in &request.rows {
+                request.generation.bloom.add(&row.canonical);
+            }
+            rows.append(&mut request.rows);
+        }
+        let outcome = match tokio::time::timeout(COMMIT_TIMEOUT, self.store.add(&rows)).await {
+            Ok(outcome) => outcome,
+            Err(_) => Err(StoreError::Unreachable {
+                what: "the store".to_owned(),
+                detail: format!("no answer to a commit within {COMMIT_TIMEOUT:?}"),
+            }),
+        };
+        match outcome {
+            Ok(receipt) => {
+                for request in group.drain(..) {
+                    let generation = &request.generation;
+                    let answer = if receipt.deleted.contains(&generation.filter) {
+                        Err(ServiceError::UnknownFilter)
+                    } else {
+                        generation.reach(receipt.place);
+                        Ok(receipt.place)
+                    };
+                    // A caller who hung up needs no answer.
+                    let _ = request.answer.send(answer);
+                }
+            }
+            Err(error) => {
+                tracing::warn!(%error, requests = group.len(), "adds were not acknowledged");
+                crate::telemetry::record_store_error();
+                let error = Arc::new(error);
+                for request in group.drain(..) {
+                    let answer = Err(ServiceError::StoreUnavailable(Some(Arc::clone(&error))));
+                    let _ = request.answer.send(answer);
+                }
+            }
+        }
+    }
+}
