@@ -6,4 +6,5 @@ pub mod clock;
 pub mod disk;
 pub mod filter;
 pub mod service;
+pub mod store;
 pub mod telemetry;

@@ -1,0 +1,121 @@
+//! Sessions for statements that touch the store, kept open between them.
+//!
+//! Invariant: a session comes back only after a statement that ended well. One that was given
+//! up, timed out or broke is dropped with its statement, and the server rolls back. (sqlx's own
+//! pool asks the server once more after every statement, and keeps a half-open session's place.)
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use sqlx::{Connection as _, PgConnection};
+use tokio::sync::{Semaphore, SemaphorePermit};
+
+use super::errors::{Fault, within};
+use super::session::{self, STEP_LIMIT, Scope};
+use super::url::Target;
+use super::{SESSION_SETTINGS, WRITE_LIMIT};
+use crate::service::ports::StoreError;
+
+/// A session that has lain idle for longer is asked before it is used: the server may have been
+/// started anew.
+const TRUSTED_IDLE: Duration = Duration::from_secs(1);
+
+/// Time to answer that question.
+const PING_LIMIT: Duration = Duration::from_secs(2);
+
+struct Idle {
+    connection: PgConnection,
+    since: Instant,
+}
+
+/// At most `limit` sessions at once.
+pub(super) struct Connections {
+    target: Arc<Target>,
+    permits: Semaphore,
+    idle: Mutex<Vec<Idle>>,
+}
+
+impl Connections {
+    /// Opens nothing yet.
+    pub(super) fn new(target: Arc<Target>, limit: usize) -> Self {
+        Self {
+            target,
+            permits: Semaphore::new(limit),
+            idle: Mutex::new(Vec::new()),
+        }
+    }
+
+    /// A session, when one is free: an idle one or a new one.
+    ///
+    /// # Errors
+    /// [`StoreError::Unreachable`] when none is free in time; else as connecting does.
+    pub(super) async fn checkout(&self) -> Result<Checkout<'_>, StoreError> {
+        let what = &self.target.what;
+        let permit = match tokio::time::timeout(WRITE_LIMIT, self.permits.acquire()).await {
+            Ok(Ok(permit)) => permit,
+            // The semaphore is never closed.
+            Ok(Err(_)) | Err(_) => {
+                let detail = format!("no session was free within {WRITE_LIMIT:?}");
+                return Err(Fault::Unreachable(detail).of(what));
+            }
+        };
+        let connection = match self.working_idle().await {
+            Some(connection) => connection,
+            None => {
+                let mut connection = self.target.connect().await?;
+                session::set(&mut connection, what, SESSION_SETTINGS, Scope::Session).await?;
+                connection
+            }
+        };
+        Ok(Checkout {
+            connection,
+            _permit: permit,
+            home: self,
+        })
+    }
+
+    async fn working_idle(&self) -> Option<PgConnection> {
+        let mut idle = self.lock().pop()?;
+        if idle.since.elapsed() < TRUSTED_IDLE {
+            return Some(idle.connection);
+        }
+        let ping = within(PING_LIMIT, &self.target.what, idle.connection.ping()).await;
+        if ping.is_err() {
+            // What broke this one has broken the others.
+            self.lock().clear();
+            return None;
+        }
+        Some(idle.connection)
+    }
+
+    /// Ends the sessions that nobody uses.
+    pub(super) async fn close_idle(&self) {
+        let idle = std::mem::take(&mut *self.lock());
+        let closing = idle.into_iter().map(|idle| session::close(idle.connection));
+        let all = futures_util::future::join_all(closing);
+        let _ = tokio::time::timeout(STEP_LIMIT, all).await;
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Idle>> {
+        // Nothing in here can leave the list half changed.
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A session in use. Dropped, it ends; [`give_back`](Self::give_back) keeps it.
+pub(super) struct Checkout<'a> {
+    pub(super) connection: PgConnection,
+    _permit: SemaphorePermit<'a>,
+    home: &'a Connections,
+}
+
+impl Checkout<'_> {
+    /// Keeps the session for the next statement. To be called after one that ended well.
+    pub(super) fn give_back(self) {
+        let since = Instant::now();
+        self.home.lock().push(Idle {
+            connection: self.connection,
+            since,
+        });
+    }
+}

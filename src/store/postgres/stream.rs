@@ -1,0 +1,165 @@
+//! The rows of a query, streamed as of one cut: counted and copied in one transaction.
+//!
+//! Invariants: constant memory; every row of the cut or an error; the transaction only reads;
+//! a server that falls silent ends the load.
+
+use std::time::Duration;
+
+use futures_util::{FutureExt as _, Stream, StreamExt as _};
+use sqlx::{AssertSqlSafe, Connection as _, PgConnection, Postgres, Transaction};
+
+use super::errors::{Fault, classify, within};
+use super::session::{self, STEP_LIMIT, Scope, Settings};
+use super::time::PgTime;
+use crate::service::ports::{RowSink, StoreError};
+use crate::store::copy_binary::{CopyError, CopyParser};
+
+/// Time for the count, and for the first bytes: a query may sort before it gives a row.
+const FIRST_ANSWER_LIMIT: Duration = Duration::from_secs(600);
+
+/// Longest silence within a stream.
+const SILENCE_LIMIT: Duration = Duration::from_secs(60);
+
+const SETTINGS: Settings = &[
+    // Hidden rows become an error: without them the set would be short.
+    ("row_security", "off"),
+    // A load takes as long as it takes, whatever the database has for others.
+    ("statement_timeout", "0"),
+    ("lock_timeout", "0"),
+    ("idle_in_transaction_session_timeout", "0"),
+    ("transaction_timeout", "0"),
+    // sqlx logs what the server notes, and a note can quote a row.
+    ("client_min_messages", "error"),
+];
+
+/// A transaction that reads one cut.
+///
+/// # Errors
+/// When the server does not answer or refuses.
+pub(crate) async fn begin<'c>(
+    connection: &'c mut PgConnection,
+    what: &str,
+) -> Result<Transaction<'c, Postgres>, StoreError> {
+    let begin = connection.begin_with("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY");
+    let mut transaction = within(STEP_LIMIT, what, begin).await?;
+    session::set(&mut transaction, what, SETTINGS, Scope::Transaction).await?;
+    // Such a database knows no encoding: asked for UTF-8 it would refuse the rows that are none,
+    // as it is asked for nothing it hands over the bytes as they lie.
+    let raw = sqlx::query(
+        "SELECT pg_catalog.set_config('client_encoding', 'SQL_ASCII', true)
+          WHERE pg_catalog.current_setting('server_encoding') = 'SQL_ASCII'",
+    )
+    .persistent(false);
+    within(STEP_LIMIT, what, raw.execute(&mut *transaction)).await?;
+    Ok(transaction)
+}
+
+/// Streams `rows`, a query of two columns: the item as `text` or `bytea`, its expiry as
+/// `timestamptz`. `transaction` must come from [`begin`]; after an error it is of no use.
+///
+/// # Errors
+/// [`StoreError::Incomplete`] when other rows came than were counted; else when the server
+/// fails, refuses or falls silent.
+pub(crate) async fn stream(
+    transaction: &mut PgConnection,
+    what: &str,
+    rows: &str,
+    sink: &mut dyn RowSink,
+) -> Result<(), StoreError> {
+    let expected = count(transaction, what, rows, sink).await?;
+    let copy = format!("COPY ({rows}) TO STDOUT (FORMAT binary)");
+    let chunks = within(FIRST_ANSWER_LIMIT, what, transaction.copy_out_raw(&copy)).await?;
+    let found = receive(chunks, what, expected, sink).await?;
+    if found != expected {
+        return Err(incomplete(what, expected, found));
+    }
+    Ok(())
+}
+
+async fn count(
+    transaction: &mut PgConnection,
+    what: &str,
+    rows: &str,
+    sink: &mut dyn RowSink,
+) -> Result<u64, StoreError> {
+    // The extended protocol takes one statement only: this also proves that `rows` is a query
+    // and no list of them.
+    let question = format!(
+        "SELECT pg_catalog.count(*), pg_catalog.transaction_timestamp() FROM ({rows}) AS counted"
+    );
+    let question = sqlx::query_as(AssertSqlSafe(question)).persistent(false);
+    let answer = within(FIRST_ANSWER_LIMIT, what, question.fetch_one(transaction));
+    let (expected, now): (i64, PgTime) = answer.await?;
+    let failed = |detail: &str| Fault::Failed(detail.to_owned()).of(what);
+    let expected = u64::try_from(expected).map_err(|_| failed("it counted fewer than no rows"))?;
+    let now = now
+        .moment()
+        .ok_or_else(|| failed("its clock is past the year 9999"))?;
+    sink.begin(expected, now);
+    Ok(expected)
+}
+
+/// Parses the stream to its end and gives the number of rows.
+async fn receive(
+    mut chunks: impl Stream<Item = Result<bytes::Bytes, sqlx::Error>> + Unpin,
+    what: &str,
+    expected: u64,
+    sink: &mut dyn RowSink,
+) -> Result<u64, StoreError> {
+    let mut parser = CopyParser::<2>::new();
+    let mut is_expiry_odd = false;
+    let mut limit = FIRST_ANSWER_LIMIT;
+    while let Some(chunk) = next(&mut chunks, what, limit).await? {
+        limit = SILENCE_LIMIT;
+        parser
+            .push(&chunk, |[item, expires_at]| {
+                let expires_at = expires_at.map(<[u8; 8]>::try_from);
+                match expires_at {
+                    None => sink.row(item, None),
+                    Some(Ok(us)) => sink.row(item, PgTime(i64::from_be_bytes(us)).moment()),
+                    Some(Err(_)) => is_expiry_odd = true,
+                }
+            })
+            .map_err(|error| Fault::Failed(error.to_string()).of(what))?;
+        if is_expiry_odd {
+            let detail = "expected 8 bytes in the column of expiries, found others".to_owned();
+            return Err(Fault::Failed(detail).of(what));
+        }
+    }
+    let rows = parser.rows();
+    match parser.finish() {
+        Ok(rows) => Ok(rows),
+        Err(CopyError::Truncated { .. }) if rows != expected => {
+            Err(incomplete(what, expected, rows))
+        }
+        Err(error) => Err(Fault::Failed(error.to_string()).of(what)),
+    }
+}
+
+/// The next chunk; none at the end.
+async fn next(
+    chunks: &mut (impl Stream<Item = Result<bytes::Bytes, sqlx::Error>> + Unpin),
+    what: &str,
+    limit: Duration,
+) -> Result<Option<bytes::Bytes>, StoreError> {
+    // Most chunks lie in the buffer already, and a timer for each would cost more than they do.
+    let chunk = match chunks.next().now_or_never() {
+        Some(chunk) => chunk,
+        None => match tokio::time::timeout(limit, chunks.next()).await {
+            Ok(chunk) => chunk,
+            Err(_elapsed) => {
+                let detail = format!("the load came to a halt: no rows within {limit:?}");
+                return Err(Fault::Unreachable(detail).of(what));
+            }
+        },
+    };
+    chunk.transpose().map_err(|error| classify(&error).of(what))
+}
+
+fn incomplete(what: &str, expected: u64, found: u64) -> StoreError {
+    StoreError::Incomplete {
+        what: what.to_owned(),
+        expected,
+        found,
+    }
+}

@@ -1,0 +1,154 @@
+//! Rows on their way into a table: digested, each (filter, item) once, in the order of the
+//! primary key.
+//!
+//! It must not know which database they go to.
+
+use std::cmp::Ordering;
+
+use jiff::{SignedDuration, Timestamp};
+use sha2::{Digest as _, Sha256};
+
+use crate::service::ports::{FilterId, NewRow};
+
+/// SHA-256.
+pub(super) type Digest = [u8; 32];
+
+/// A row as a table keeps it.
+#[derive(Clone)]
+pub(super) struct DigestedRow<'a> {
+    /// The filter that it belongs to.
+    pub(super) filter: FilterId,
+    /// The item as it came.
+    pub(super) item: &'a [u8],
+    /// SHA-256 of `item`.
+    pub(super) item_digest: Digest,
+    /// SHA-256 of the canonical bytes.
+    pub(super) canonical_digest: Digest,
+    /// The version of the profile that made the canonical bytes.
+    pub(super) profile_version: i32,
+    /// When the item may be forgotten; none means never.
+    pub(super) expires_at: Option<Timestamp>,
+}
+
+/// Digests the rows and merges those of the same filter and item: the later expiry wins, and
+/// none beats any. `ON CONFLICT DO UPDATE` cannot touch a row twice in one statement, and rows
+/// that are locked in one order by every writer cannot deadlock.
+///
+/// O(n log n) in the number of rows.
+pub(super) fn digested(rows: &[NewRow]) -> Vec<DigestedRow<'_>> {
+    let mut digested: Vec<_> = rows
+        .iter()
+        .map(|row| DigestedRow {
+            filter: row.filter,
+            item: &row.item,
+            item_digest: Sha256::digest(&row.item).into(),
+            canonical_digest: Sha256::digest(&row.canonical).into(),
+            // A profile's version is a small number written by hand.
+            profile_version: i32::try_from(row.profile_version).unwrap_or(i32::MAX),
+            expires_at: row.expires_at,
+        })
+        .collect();
+    // Stable, so that of two equal rows the later one's canonical digest is kept, as if they
+    // had come in two calls.
+    digested.sort_by(key_order);
+    digested.dedup_by(|later, kept| {
+        let same = key_order(later, kept) == Ordering::Equal;
+        if same {
+            kept.expires_at = longest(kept.expires_at, later.expires_at);
+            kept.canonical_digest = later.canonical_digest;
+            kept.profile_version = later.profile_version;
+        }
+        same
+    });
+    digested
+}
+
+fn key_order(one: &DigestedRow<'_>, other: &DigestedRow<'_>) -> Ordering {
+    (one.filter, one.item_digest).cmp(&(other.filter, other.item_digest))
+}
+
+fn longest(one: Option<Timestamp>, other: Option<Timestamp>) -> Option<Timestamp> {
+    Some(one?.max(other?))
+}
+
+/// Microseconds since 1970-01-01 UTC, rounded up: an item is never forgotten too early.
+pub(super) fn unix_us_rounded_up(time: Timestamp) -> i64 {
+    let us = time.as_microsecond();
+    let has_rest = Timestamp::from_microsecond(us)
+        .is_ok_and(|floor| time.duration_since(floor) > SignedDuration::ZERO);
+    us + i64::from(has_rest)
+}
+
+/// The filters that rows name, each once, in order.
+pub(super) fn filters_named(rows: &[DigestedRow<'_>]) -> Vec<FilterId> {
+    let mut filters: Vec<_> = rows.iter().map(|row| row.filter).collect();
+    // The rows come in the order of their filters.
+    filters.dedup();
+    filters
+}
+
+#[cfg(test)]
+mod tests {
+    use uuid::Uuid;
+
+    use super::*;
+
+    fn row(filter: u128, item: &str, expires_s: Option<i64>) -> NewRow {
+        NewRow {
+            filter: FilterId(Uuid::from_u128(filter)),
+            item: item.as_bytes().into(),
+            canonical: item.as_bytes().into(),
+            profile_version: 1,
+            expires_at: expires_s.map(|s| Timestamp::from_second(s).unwrap()),
+        }
+    }
+
+    #[test]
+    fn of_the_same_item_the_later_expiry_stays() {
+        for rows in [
+            [row(1, "a", Some(5)), row(1, "a", Some(9))],
+            [row(1, "a", Some(9)), row(1, "a", Some(5))],
+        ] {
+            let merged = digested(&rows);
+            assert_eq!(merged.len(), 1);
+            assert_eq!(
+                merged[0].expires_at,
+                Some(Timestamp::from_second(9).unwrap())
+            );
+        }
+    }
+
+    #[test]
+    fn no_expiry_beats_any() {
+        for rows in [
+            [row(1, "a", None), row(1, "a", Some(9))],
+            [row(1, "a", Some(9)), row(1, "a", None)],
+        ] {
+            let merged = digested(&rows);
+            assert_eq!(merged.len(), 1);
+            assert_eq!(merged[0].expires_at, None);
+        }
+    }
+
+    #[test]
+    fn rows_stand_in_the_order_of_filter_and_digest_and_filters_are_named_once() {
+        let rows = [row(2, "a", None), row(1, "b", None), row(2, "c", None)];
+        let merged = digested(&rows);
+        assert_eq!(merged.len(), 3);
+        assert!(merged.is_sorted_by(|one, next| key_order(one, next) == Ordering::Less));
+        assert_eq!(
+            filters_named(&merged),
+            [1, 2].map(|id| FilterId(Uuid::from_u128(id)))
+        );
+    }
+
+    #[test]
+    fn an_expiry_between_two_microseconds_goes_to_the_later_one() {
+        let between = Timestamp::from_nanosecond(1_001).unwrap();
+        assert_eq!(unix_us_rounded_up(between), 2);
+        let before_1970 = Timestamp::from_nanosecond(-1_001).unwrap();
+        assert_eq!(unix_us_rounded_up(before_1970), -1);
+        let exact = Timestamp::from_microsecond(7).unwrap();
+        assert_eq!(unix_us_rounded_up(exact), 7);
+    }
+}

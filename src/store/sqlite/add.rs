@@ -1,0 +1,87 @@
+//! Rows into the table `item`, in one transaction.
+
+use std::collections::HashSet;
+
+use sqlx::sqlite::SqliteConnection;
+use sqlx::{AssertSqlSafe, Connection as _};
+use uuid::Uuid;
+
+use crate::service::ports::{AddReceipt, Place};
+use crate::store::rows::{DigestedRow, filters_named, unix_us_rounded_up};
+
+/// Rows a statement, from the largest to one: few texts, so that each stays prepared. A row takes
+/// seven parameters, of 32,766 at most.
+const ROWS_A_STATEMENT: [usize; 3] = [256, 16, 1];
+
+/// Adds `rows`, which are merged. None of them is kept when it fails.
+pub(super) async fn add(
+    writer: &mut SqliteConnection,
+    rows: &[DigestedRow<'_>],
+) -> Result<AddReceipt, sqlx::Error> {
+    // The write lock at once: a lock taken later could find that the cut has moved on.
+    let mut transaction = writer.begin_with("BEGIN IMMEDIATE").await?;
+    let commit: i64 =
+        sqlx::query_scalar("UPDATE store SET last_commit = last_commit + 1 RETURNING last_commit")
+            .fetch_one(&mut *transaction)
+            .await?;
+    let live: HashSet<Uuid> = sqlx::query_scalar("SELECT id FROM filter")
+        .fetch_all(&mut *transaction)
+        .await?
+        .into_iter()
+        .collect();
+    let kept: Vec<_> = rows
+        .iter()
+        .filter(|row| live.contains(&row.filter.0))
+        .collect();
+    let mut rest = &kept[..];
+    for rows_a_statement in ROWS_A_STATEMENT {
+        while let Some((chunk, behind)) = rest.split_at_checked(rows_a_statement) {
+            insert(&mut transaction, commit, chunk).await?;
+            rest = behind;
+            if rest.is_empty() {
+                break;
+            }
+        }
+    }
+    transaction.commit().await?;
+    Ok(AddReceipt {
+        place: Place(commit.cast_unsigned()),
+        deleted: filters_named(rows)
+            .into_iter()
+            .filter(|filter| !live.contains(&filter.0))
+            .collect(),
+    })
+}
+
+async fn insert(
+    writer: &mut SqliteConnection,
+    commit: i64,
+    rows: &[&DigestedRow<'_>],
+) -> Result<(), sqlx::Error> {
+    let values = vec!["(?, ?, ?, ?, ?, ?, ?)"; rows.len()].join(", ");
+    let statement = format!(
+        "INSERT INTO item (filter_id, item, item_digest, canonical_digest, profile_version,
+                           expires_at, commit_number)
+         VALUES {values}
+         ON CONFLICT (filter_id, item_digest) DO UPDATE
+            SET expires_at = CASE WHEN item.expires_at IS NULL OR excluded.expires_at IS NULL
+                                  THEN NULL ELSE max(item.expires_at, excluded.expires_at) END,
+                canonical_digest = excluded.canonical_digest,
+                profile_version = excluded.profile_version,
+                commit_number = excluded.commit_number"
+    );
+    // Nothing of a row stands in the text.
+    let mut statement = sqlx::query(AssertSqlSafe(statement));
+    for row in rows {
+        statement = statement
+            .bind(row.filter.0)
+            .bind(row.item)
+            .bind(&row.item_digest[..])
+            .bind(&row.canonical_digest[..])
+            .bind(row.profile_version)
+            .bind(row.expires_at.map(unix_us_rounded_up))
+            .bind(commit);
+    }
+    statement.execute(writer).await?;
+    Ok(())
+}

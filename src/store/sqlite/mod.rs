@@ -1,0 +1,357 @@
+//! The store on SQLite, in the file `bloomgate.sqlite` of the data directory.
+//!
+//! Invariants: an add is one transaction, flushed to the disk before it is answered; a load
+//! reads one cut while adds go on (write-ahead log).
+//!
+//! That no other process writes to the file is the business of the data directory's lock.
+//! SQLite's own exclusive locking mode would allow but one connection, and every add would wait
+//! for a load's end.
+
+mod add;
+
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use futures_util::TryStreamExt as _;
+use jiff::Timestamp;
+use sqlx::migrate::MigrateError;
+use sqlx::sqlite::{
+    SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqliteRow, SqliteSynchronous,
+};
+use sqlx::{ConnectOptions as _, Connection as _, Row as _};
+use tokio::sync::{MappedMutexGuard, Mutex, MutexGuard};
+use uuid::Uuid;
+
+use super::record::{FilterRecord, migration_refusal};
+use super::rows::digested;
+use crate::filter::profile::EmailOptions;
+use crate::service::declaration::{Declaration, DeclaredBy, FilterName};
+use crate::service::ports::{
+    AddReceipt, FilterId, NewRow, Place, RowSink, Store, StoreError, StoreIdentity, StoredFilter,
+};
+
+/// The name of the file within the data directory.
+const FILE_NAME: &str = "bloomgate.sqlite";
+
+/// How long a statement waits for another connection's lock, such as a backup's.
+const BUSY_LIMIT: Duration = Duration::from_secs(5);
+
+/// The store on SQLite.
+pub struct SqliteStore {
+    path: PathBuf,
+    what: String,
+    open: Mutex<Option<Open>>,
+}
+
+/// What stands between open and close.
+struct Open {
+    writer: SqliteConnection,
+    /// Device and inode: the file that the writer has, wherever its name points to later.
+    file: (u64, u64),
+}
+
+impl SqliteStore {
+    /// The store in `data_dir`, which must be there and be locked by the caller. It opens
+    /// nothing.
+    #[must_use]
+    pub fn new(data_dir: &Path) -> Self {
+        let path = data_dir.join(FILE_NAME);
+        Self {
+            what: format!("the SQLite store {}", path.display()),
+            path,
+            open: Mutex::new(None),
+        }
+    }
+
+    fn options(&self) -> SqliteConnectOptions {
+        SqliteConnectOptions::new()
+            .filename(&self.path)
+            .journal_mode(SqliteJournalMode::Wal)
+            // Every commit reaches the disk, on a Mac through the disk's own cache too.
+            .synchronous(SqliteSynchronous::Full)
+            .pragma("fullfsync", "1")
+            .foreign_keys(true)
+            .busy_timeout(BUSY_LIMIT)
+            .disable_statement_logging()
+    }
+
+    async fn connect(
+        &self,
+        options: &SqliteConnectOptions,
+    ) -> Result<SqliteConnection, StoreError> {
+        options.connect().await.map_err(|error| self.error(&error))
+    }
+
+    /// The writer, for one statement or transaction.
+    async fn writer(&self) -> Result<MappedMutexGuard<'_, SqliteConnection>, StoreError> {
+        let open = self.open.lock().await;
+        MutexGuard::try_map(open, |open| open.as_mut().map(|open| &mut open.writer))
+            .map_err(|_closed| self.lost("it is not open"))
+    }
+
+    fn lost(&self, detail: &str) -> StoreError {
+        StoreError::HoldLost {
+            what: self.what.clone(),
+            detail: detail.to_owned(),
+        }
+    }
+
+    fn refused(&self, detail: String) -> StoreError {
+        StoreError::Refused {
+            what: self.what.clone(),
+            detail,
+        }
+    }
+
+    /// Sorts a failure of sqlx. SQLite's own messages name tables and columns, never values; an
+    /// error of another origin is not quoted.
+    fn error(&self, error: &sqlx::Error) -> StoreError {
+        let what = self.what.clone();
+        let sqlx::Error::Database(error) = error else {
+            let detail = "its answer could not be read".to_owned();
+            return StoreError::Failed { what, detail };
+        };
+        let code = error.code().and_then(|code| code.parse::<i32>().ok());
+        let detail = format!("{} (SQLite code {})", error.message(), code.unwrap_or(-1));
+        // The low byte is the primary code; the rest says more of the same.
+        match code.map(|code| code & 0xff) {
+            // READONLY, CANTOPEN, PERM
+            Some(8 | 14 | 3) => self.refused(format!(
+                "{detail}; check that data_dir is there and may be written by this user"
+            )),
+            // CORRUPT, NOTADB
+            Some(11 | 26) => self.refused(format!(
+                "{detail}; put a backup in its place, or move the file away to start empty"
+            )),
+            // FULL
+            Some(13) => StoreError::Failed {
+                what,
+                detail: format!("{detail}; free space on the disk"),
+            },
+            _ => StoreError::Failed { what, detail },
+        }
+    }
+
+    async fn migrate(&self, writer: &mut SqliteConnection) -> Result<(), StoreError> {
+        let mut migrator = sqlx::migrate!("migrations/sqlite");
+        migrator.dangerous_set_table_name("migration");
+        migrator
+            .run_direct(None, writer, false)
+            .await
+            .map_err(|error| match error {
+                MigrateError::Execute(error) | MigrateError::ExecuteMigration(error, _) => {
+                    self.error(&error)
+                }
+                other => self.refused(migration_refusal(&other)),
+            })
+    }
+
+    async fn file(&self) -> Result<(u64, u64), StoreError> {
+        let metadata = tokio::fs::metadata(&self.path).await;
+        metadata
+            .map(|metadata| (metadata.dev(), metadata.ino()))
+            .map_err(|error| self.lost(&format!("its file is not there: {error}")))
+    }
+}
+
+#[async_trait]
+impl Store for SqliteStore {
+    async fn open(&self) -> Result<StoreIdentity, StoreError> {
+        self.close().await;
+        let options = self.options().create_if_missing(true);
+        let mut writer = self.connect(&options).await?;
+        self.migrate(&mut writer).await?;
+        let identity: Uuid = sqlx::query_scalar("SELECT identity FROM store")
+            .fetch_one(&mut writer)
+            .await
+            .map_err(|error| self.error(&error))?;
+        let file = self.file().await?;
+        *self.open.lock().await = Some(Open { writer, file });
+        Ok(StoreIdentity(identity))
+    }
+
+    async fn filters(&self) -> Result<Vec<StoredFilter>, StoreError> {
+        let mut writer = self.writer().await?;
+        let rows = sqlx::query("SELECT * FROM filter ORDER BY name")
+            .fetch_all(&mut *writer)
+            .await
+            .map_err(|error| self.error(&error))?;
+        let filters = rows.iter().map(|row| {
+            let record = record(row).map_err(|error| self.error(&error))?;
+            record.into_filter().map_err(|detail| self.refused(detail))
+        });
+        filters.collect()
+    }
+
+    async fn declare(
+        &self,
+        name: &FilterName,
+        declaration: &Declaration,
+        declared_by: DeclaredBy,
+    ) -> Result<StoredFilter, StoreError> {
+        let record = FilterRecord::new(Uuid::new_v4(), name, declaration, declared_by);
+        let mut writer = self.writer().await?;
+        let id = declare(&mut writer, record)
+            .await
+            .map_err(|error| self.error(&error))?;
+        Ok(StoredFilter {
+            id: FilterId(id),
+            name: name.clone(),
+            declaration: declaration.clone(),
+            declared_by,
+        })
+    }
+
+    async fn delete(&self, filter: FilterId) -> Result<bool, StoreError> {
+        let mut writer = self.writer().await?;
+        delete(&mut writer, filter)
+            .await
+            .map_err(|error| self.error(&error))
+    }
+
+    async fn add(&self, rows: &[NewRow]) -> Result<AddReceipt, StoreError> {
+        let rows = digested(rows);
+        let mut writer = self.writer().await?;
+        add::add(&mut writer, &rows)
+            .await
+            .map_err(|error| self.error(&error))
+    }
+
+    async fn load(&self, filter: FilterId, sink: &mut dyn RowSink) -> Result<Place, StoreError> {
+        let options = self.options().pragma("query_only", "1");
+        let mut reader = self.connect(&options).await?;
+        let (place, expected, found) = load(&mut reader, filter, sink)
+            .await
+            .map_err(|error| self.error(&error))?;
+        let _ = reader.close().await;
+        if found != expected {
+            return Err(StoreError::Incomplete {
+                what: self.what.clone(),
+                expected,
+                found,
+            });
+        }
+        Ok(place)
+    }
+
+    async fn poll(&self) -> Result<(), StoreError> {
+        let now = self.file().await?;
+        let mut open = self.open.lock().await;
+        let open = open.as_mut().ok_or_else(|| self.lost("it is not open"))?;
+        if open.file != now {
+            return Err(self.lost("another file has taken the place of its own"));
+        }
+        sqlx::query("SELECT last_commit FROM store")
+            .fetch_one(&mut open.writer)
+            .await
+            .map_err(|error| self.error(&error))?;
+        Ok(())
+    }
+
+    async fn close(&self) {
+        if let Some(open) = self.open.lock().await.take() {
+            // The last connection brings the log into the file; what fails of that is done at
+            // the next open.
+            let _ = open.writer.close().await;
+        }
+    }
+}
+
+fn record(row: &SqliteRow) -> Result<FilterRecord, sqlx::Error> {
+    let sources: String = row.try_get("sources")?;
+    Ok(FilterRecord {
+        id: row.try_get("id")?,
+        name: row.try_get("name")?,
+        profile: row.try_get("profile")?,
+        profile_version: row.try_get("profile_version")?,
+        options: EmailOptions {
+            gmail_dots: row.try_get("gmail_dots")?,
+            googlemail: row.try_get("googlemail")?,
+            plus_tags: row.try_get("plus_tags")?,
+        },
+        capacity: row.try_get("capacity")?,
+        false_positive_rate: row.try_get("false_positive_rate")?,
+        sources: serde_json::from_str(&sources)
+            .map_err(|error| sqlx::Error::Decode(error.into()))?,
+        declared_by: row.try_get("declared_by")?,
+    })
+}
+
+/// Writes a declaration and gives the id of its filter.
+async fn declare(writer: &mut SqliteConnection, record: FilterRecord) -> Result<Uuid, sqlx::Error> {
+    let sources = serde_json::to_string(&record.sources)
+        .map_err(|error| sqlx::Error::Decode(error.into()))?;
+    sqlx::query_scalar(
+        "INSERT INTO filter
+                (id, name, profile, profile_version, gmail_dots, googlemail, plus_tags,
+                 capacity, false_positive_rate, sources, declared_by)
+         VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+         ON CONFLICT (name) DO UPDATE
+            SET profile = excluded.profile, profile_version = excluded.profile_version,
+                gmail_dots = excluded.gmail_dots, googlemail = excluded.googlemail,
+                plus_tags = excluded.plus_tags, capacity = excluded.capacity,
+                false_positive_rate = excluded.false_positive_rate, sources = excluded.sources,
+                declared_by = excluded.declared_by
+         RETURNING id",
+    )
+    .bind(record.id)
+    .bind(record.name)
+    .bind(record.profile)
+    .bind(record.profile_version)
+    .bind(record.options.gmail_dots)
+    .bind(record.options.googlemail)
+    .bind(record.options.plus_tags)
+    .bind(record.capacity)
+    .bind(record.false_positive_rate)
+    .bind(sources)
+    .bind(record.declared_by)
+    .fetch_one(writer)
+    .await
+}
+
+async fn delete(writer: &mut SqliteConnection, filter: FilterId) -> Result<bool, sqlx::Error> {
+    let mut transaction = writer.begin_with("BEGIN IMMEDIATE").await?;
+    sqlx::query("DELETE FROM item WHERE filter_id = ?")
+        .bind(filter.0)
+        .execute(&mut *transaction)
+        .await?;
+    let deleted = sqlx::query("DELETE FROM filter WHERE id = ?")
+        .bind(filter.0)
+        .execute(&mut *transaction)
+        .await?;
+    transaction.commit().await?;
+    Ok(deleted.rows_affected() > 0)
+}
+
+/// Gives the place of the cut, the rows that it counts and the rows that came.
+async fn load(
+    reader: &mut SqliteConnection,
+    filter: FilterId,
+    sink: &mut dyn RowSink,
+) -> Result<(Place, u64, u64), sqlx::Error> {
+    // The first statement takes the cut, the others see the same.
+    let mut transaction = reader.begin().await?;
+    let (place, expected): (i64, i64) = sqlx::query_as(
+        "SELECT last_commit, (SELECT count(*) FROM item WHERE filter_id = ?) FROM store",
+    )
+    .bind(filter.0)
+    .fetch_one(&mut *transaction)
+    .await?;
+    let expected = expected.cast_unsigned();
+    // The database's clock is this machine's.
+    sink.begin(expected, Timestamp::now());
+    let mut found = 0;
+    let mut rows = sqlx::query("SELECT item, expires_at FROM item WHERE filter_id = ?")
+        .bind(filter.0)
+        .fetch(&mut *transaction);
+    while let Some(row) = rows.try_next().await? {
+        let expires_us: Option<i64> = row.try_get(1)?;
+        // A moment that no Timestamp knows was never written; never is the safe reading.
+        let expires_at = expires_us.and_then(|us| Timestamp::from_microsecond(us).ok());
+        sink.row(Some(row.try_get(0)?), expires_at);
+        found += 1;
+    }
+    Ok((Place(place.cast_unsigned()), expected, found))
+}
