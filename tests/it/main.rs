@@ -1,1 +1,9 @@
+//! Tests of the whole program against real PostgreSQL servers, one file a topic. `tests/run` runs
+//! them; `support` holds what they share.
 
+#![forbid(unsafe_code)]
+// Clippy takes only what stands in a `#[test]` for test code; all of this crate is.
+#![allow(clippy::unwrap_used, clippy::print_stderr)]
+
+mod architecture;
+mod support;

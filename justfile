@@ -1,0 +1,33 @@
+# `just` alone lists these. What CI runs too is written in .ci/run and nowhere else.
+
+_list:
+    @just --list
+
+# Format the code
+fmt:
+    cargo fmt
+
+# Clippy, warnings as errors
+lint:
+    .ci/run lint
+
+# Licences, bans and origins of the dependencies
+deny:
+    .ci/run deny
+
+# Every test, or those that match, against a private PostgreSQL
+test *arguments:
+    tests/run {{ arguments }}
+
+# The benchmarks of the core
+bench *arguments:
+    cargo bench --locked {{ arguments }}
+
+# Write the OpenAPI document anew from the routes
+openapi:
+    cargo run --locked --quiet -- openapi > target/openapi.json
+    mv target/openapi.json openapi/openapi.json
+
+# What CI runs, in its order
+ci:
+    .ci/run

@@ -1,0 +1,47 @@
+//! What `tests/run` tells the tests about the machine they run on.
+
+use std::path::PathBuf;
+
+/// A variable that `tests/run` exports. Panics with the remedy where it is missing.
+pub(crate) fn variable(name: &str) -> String {
+    std::env::var(name).unwrap_or_else(|_| {
+        panic!(
+            "{name} is not set: these tests need the PostgreSQL cluster that `tests/run` starts. \
+             Run `tests/run`, with the name of a test to run only that one."
+        )
+    })
+}
+
+/// The folder of this run: the cluster template, the certificates, and what the tests write.
+pub(crate) fn run_folder() -> PathBuf {
+    variable("BLOOMGATE_TEST_FOLDER").into()
+}
+
+/// The folder with `ca.pem`, which signed the servers' certificate for the name `localhost`, and
+/// `other-ca.pem`, which did not.
+pub(crate) fn tls_folder() -> PathBuf {
+    run_folder().join("tls")
+}
+
+/// One of PostgreSQL's own programs.
+pub(crate) fn postgres_program(name: &str) -> PathBuf {
+    PathBuf::from(variable("BLOOMGATE_TEST_POSTGRES_PROGRAMS")).join(name)
+}
+
+/// User and group id that a server must run as: PostgreSQL refuses root. None when this process is
+/// not root.
+pub(crate) fn postgres_owner() -> Option<(u32, u32)> {
+    let owner = std::env::var("BLOOMGATE_TEST_POSTGRES_OWNER").ok()?;
+    let (user, group) = owner.split_once(':').unwrap();
+    Some((user.parse().unwrap(), group.parse().unwrap()))
+}
+
+/// The password of the role `postgres` in every cluster of this run.
+pub(crate) fn postgres_password() -> String {
+    std::fs::read_to_string(run_folder().join("password")).unwrap()
+}
+
+/// The URL of the shared cluster's maintenance database, for a superuser.
+pub(crate) fn shared_cluster_url() -> String {
+    variable("BLOOMGATE_TEST_DATABASE_URL")
+}

@@ -1,0 +1,56 @@
+//! What the tests share: servers of their own to run, ask and break.
+//!
+//! - [`Database`]: a fresh database for each test, in the cluster that `tests/run` has started.
+//! - [`Cluster`]: a PostgreSQL server of one's own, to stop, kill and start again.
+//! - [`Proxy`]: a network between the program and its database that can fail in every way.
+//! - [`Bloomgate`]: the real program, as a process of its own.
+//!
+//! Nothing here sleeps for luck: whatever takes time is polled with a deadline ([`eventually`]).
+
+// Each topic uses its part; what no test uses at the moment is still checked by `tests` below.
+#![allow(dead_code)]
+
+mod answer;
+mod bloomgate;
+mod cluster;
+mod database;
+mod environment;
+mod launch;
+mod proxy;
+#[cfg(test)]
+mod tests;
+
+#[allow(unused_imports)]
+pub(crate) use self::{
+    answer::{Answer, Checked},
+    bloomgate::Bloomgate,
+    cluster::Cluster,
+    database::{Database, DatabaseOptions},
+    environment::tls_folder,
+    launch::{Finished, Launch},
+    proxy::{Conduct, Proxy},
+};
+
+use std::time::{Duration, Instant};
+
+/// How often a condition is looked at while it is waited for.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
+
+/// Waits until `condition` gives something, and gives that. Panics with `what` past the deadline.
+pub(crate) async fn eventually<T>(
+    what: &str,
+    deadline: Duration,
+    mut condition: impl AsyncFnMut() -> Option<T>,
+) -> T {
+    let started = Instant::now();
+    loop {
+        if let Some(found) = condition().await {
+            return found;
+        }
+        assert!(
+            started.elapsed() < deadline,
+            "not within {deadline:?}: {what}"
+        );
+        tokio::time::sleep(POLL_INTERVAL).await;
+    }
+}
