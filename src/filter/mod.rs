@@ -1,7 +1,7 @@
 //! The core: pure and synchronous. It computes and knows nothing of the world: no I/O, no clock,
 //! no tokio, no HTTP, no SQL.
 
-pub mod bits;
+mod bits;
 pub mod bloom;
 pub mod hashing;
 pub mod profile;

@@ -57,7 +57,7 @@ impl Hosted {
     fn describe(&self, now: Moment) -> Description {
         let generation = self.generation.as_deref();
         let statistics = generation.map_or_else(
-            || Statistics::empty(&self.declaration.sizing),
+            || Statistics::from_ones(&self.declaration.sizing, 0),
             |generation| generation.bloom.statistics(),
         );
         Description {
