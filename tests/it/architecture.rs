@@ -224,9 +224,9 @@ fn every_way_to_name_a_forbidden_path_is_seen() {
         "fn f() { g(r#\"a \" b\"#); sqlx::query(\"\"); }",
         "/* a /* nested */ comment */ use hyper::body::Body;",
         "use crate::{filter::bits, store};",
-        "use super::store::Sqlite;",
-        "mod tests { use super::super::config::Config; }",
-        "mod a { mod b { } fn f() { super::super::app::run(); } }",
+        "use super::super::store::Sqlite;",
+        "mod tests { use super::super::super::config::Config; }",
+        "mod a { mod b { } fn f() { super::super::super::app::run(); } }",
     ] {
         assert_broken("service/a.rs", text);
     }

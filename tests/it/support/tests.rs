@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 use sqlx::postgres::{PgConnectOptions, PgSslMode};
 use sqlx::{Connection, PgConnection};
 
-use super::{Cluster, Conduct, Database, DatabaseOptions, Proxy, eventually, tls_folder};
+use super::{Bloomgate, Cluster, Conduct, Database, DatabaseOptions, Launch, Proxy};
+use super::{eventually, tls_folder};
 
 /// Long enough for what must come, on a busy machine.
 const DEADLINE: Duration = Duration::from_secs(30);
@@ -194,4 +195,41 @@ async fn a_truncating_proxy_ends_an_answer_half_way() {
         "{truncated:?}"
     );
     drop(database);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_program_keeps_its_folder_over_a_kill_and_its_logs_over_all_starts() {
+    let mut service = Bloomgate::start("").await;
+    service.wait_live("revoked-jti").await;
+    service.add("revoked-jti", "7f0c").await;
+    assert!(service.peak_memory_bytes() > 1 << 20);
+    let logs = service.logs();
+    assert!(!logs.is_empty());
+    service.restart().await;
+    service.wait_live("revoked-jti").await;
+    assert!(service.logs().starts_with(&logs));
+    assert!(service.logs().len() > logs.len());
+    assert!(service.check("revoked-jti", "7f0c").await.is_match());
+    let verdicts = service
+        .check_batch("revoked-jti", &["7f0c", "absent"])
+        .await;
+    assert_eq!(verdicts, [true, false]);
+    assert_eq!(service.terminate(DEADLINE).await.code(), Some(0));
+    assert!(service.try_add("revoked-jti", "late").await.is_err());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_start_that_fails_gives_its_code_and_its_words() {
+    let refused = Bloomgate::expect_start_failure("bad = true").await;
+    assert!(refused.stderr.contains("bad"), "{refused:?}");
+    let plan = [
+        "plan",
+        "--capacity",
+        "1000",
+        "--false-positive-rate",
+        "0.01",
+    ];
+    let planned = Launch::new().run(&plan).await;
+    assert_eq!(planned.exit_code, Some(0), "{planned:?}");
+    assert!(!planned.stdout.is_empty());
 }
