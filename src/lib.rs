@@ -7,11 +7,14 @@
 
 #![forbid(unsafe_code)]
 
+pub mod app;
 pub mod cli;
 pub mod clock;
 pub mod config;
 pub mod disk;
 pub mod filter;
+pub mod healthcheck;
+pub mod http;
 pub mod service;
 pub mod store;
 pub mod telemetry;
