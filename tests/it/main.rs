@@ -6,4 +6,5 @@
 #![allow(clippy::unwrap_used, clippy::print_stderr)]
 
 mod architecture;
+mod store;
 mod support;

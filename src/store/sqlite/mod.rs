@@ -355,3 +355,6 @@ async fn load(
     }
     Ok((Place(place.cast_unsigned()), expected, found))
 }
+
+#[cfg(test)]
+mod tests;

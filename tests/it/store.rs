@@ -1,0 +1,10 @@
+//! The stores and the sources, over real PostgreSQL servers and SQLite files.
+
+mod configuration;
+mod fencing;
+mod measure;
+mod postgres;
+mod rows;
+mod source;
+mod source_load;
+mod sqlite;
