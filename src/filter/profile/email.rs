@@ -39,7 +39,8 @@ pub(super) const MAX_ITEM_BYTES: usize = 4_096;
 /// Punycode takes quadratic time.
 const MAX_DOMAIN_BYTES: usize = 1_024;
 
-/// How often the recipe may change its own outcome before it is given up; four is the most seen.
+/// How often the recipe may change its own outcome before it is given up. Every change takes
+/// something off (quotes, a tag, dots, an edge), and each of them is there to take but once.
 const MAX_ROUNDS: usize = 8;
 
 /// Rules of single providers. They make addresses one that other databases hold as two, so that
@@ -73,24 +74,29 @@ pub(super) fn canonical(text: &str, options: EmailOptions) -> Option<Canonical<'
 /// The short way, for plain ASCII: what [`full_key`] gives, or none where that takes more than
 /// lower case, trimmed ends and the provider rules.
 fn ascii_key(text: &str, options: EmailOptions) -> Option<Cow<'_, str>> {
-    let text = text.trim_matches(|end: char| end.is_ascii() && is_edge(end));
-    let is_plain = text
-        .bytes()
-        .all(|byte| byte.is_ascii_graphic() && byte != b'"');
-    if !is_plain {
-        return None;
-    }
+    let text = if is_plain(text) {
+        text
+    } else {
+        let trimmed = text.trim_matches(|end: char| end.is_ascii() && is_edge(end));
+        Some(trimmed).filter(|trimmed| is_plain(trimmed))?
+    };
     let Some((local, domain)) = text.rsplit_once('@') else {
         return Some(ascii_lower(text));
     };
     // An A-label has two hyphens; whoever else has them goes the long way for nothing.
-    if domain.contains("--") {
+    if domain.as_bytes().windows(2).any(|pair| pair == b"--") {
         return None;
     }
     let domain = domain.trim_end_matches('.');
     let key = ascii_lower(&text[..local.len() + 1 + domain.len()]);
     let changed = options.apply(&key[..local.len()], &key[local.len() + 1..]);
     Some(changed.map_or(key, Cow::Owned))
+}
+
+/// Whether the long way has nothing to do but lower the case and to look at the domain.
+fn is_plain(text: &str) -> bool {
+    text.bytes()
+        .all(|byte| byte.is_ascii_graphic() && byte != b'"')
 }
 
 fn ascii_lower(text: &str) -> Cow<'_, str> {
@@ -104,15 +110,21 @@ fn ascii_lower(text: &str) -> Cow<'_, str> {
 /// The recipe as the head of this module tells it.
 fn full_key(text: &str, options: EmailOptions) -> String {
     settle(fold(text), |key| {
-        let (local, domain) = key.rsplit_once('@')?;
-        let local = unquoted(local);
-        let domain = ascii_domain(domain);
-        let changed = options
-            .apply(local, &domain)
-            .unwrap_or_else(|| format!("{local}@{domain}"));
-        // Joining can bring a mark to a letter, or white space to an end.
-        (changed != key).then(|| fold(&changed))
+        // Joining the parts anew can bring a mark to a letter, or white space to an end.
+        let next = fold(&with_plain_parts(key, options));
+        (next != key).then_some(next)
     })
+}
+
+/// A folded address with its domain, local part and provider rules brought to their plain form.
+fn with_plain_parts(key: &str, options: EmailOptions) -> Cow<'_, str> {
+    let Some((local, domain)) = key.rsplit_once('@') else {
+        return Cow::Borrowed(key);
+    };
+    let local = unquoted(local);
+    let domain = ascii_domain(domain);
+    let address = options.apply(local, &domain);
+    Cow::Owned(address.unwrap_or_else(|| format!("{local}@{domain}")))
 }
 
 /// Applies a step until it has nothing more to change. Should it never come to rest, the start
@@ -190,18 +202,26 @@ fn is_address(key: &str) -> bool {
         return false;
     };
     let is_quoted = local.len() > 2 && local.starts_with('"') && local.ends_with('"');
-    let is_local = (1..=64).contains(&local.len())
-        && (is_quoted
-            || local
-                .chars()
-                .all(|c| !is_edge(c) && !matches!(c, '@' | '"')));
-    let is_domain = domain.split('.').all(|label| {
-        !label.is_empty()
-            && label
-                .bytes()
-                .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))
-    });
-    key.len() <= 254 && is_local && is_domain
+    let is_atom = local
+        .bytes()
+        .all(|byte| byte > b' ' && !matches!(byte, b'@' | b'"' | b'\x7f'));
+    (1..=64).contains(&local.len())
+        && key.len() <= 254
+        && (is_atom || is_quoted)
+        && is_domain(domain)
+}
+
+/// Whether letters, digits, hyphens and underscores stand between single dots.
+fn is_domain(domain: &str) -> bool {
+    let mut before = b'.';
+    for byte in domain.bytes() {
+        let is_label = byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+        if !is_label && (byte != b'.' || before == b'.') {
+            return false;
+        }
+        before = byte;
+    }
+    before != b'.'
 }
 
 impl EmailOptions {

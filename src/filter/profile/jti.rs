@@ -23,9 +23,13 @@ const MAX_UUID_BYTES: usize = URN_PREFIX.len() + 2 + UUID_DIGITS + UUID_DIGITS /
 /// The item's own bytes, or the lower-case hyphenated form of the UUID that it spells.
 pub(super) fn canonical(text: &str) -> Cow<'_, [u8]> {
     let bytes = text.as_bytes();
+    // Most IDs are canonical already: a look at each byte tells, without taking them apart.
+    if is_canonical_uuid(bytes) {
+        return Cow::Borrowed(bytes);
+    }
     match hyphenated_uuid(bytes) {
-        Some(uuid) if uuid != bytes => Cow::Owned(uuid.to_vec()),
-        Some(_) | None => Cow::Borrowed(bytes),
+        Some(uuid) => Cow::Owned(uuid.to_vec()),
+        None => Cow::Borrowed(bytes),
     }
 }
 
@@ -36,8 +40,9 @@ pub(super) fn canonical(text: &str) -> Cow<'_, [u8]> {
 /// [`ItemError::BearerScheme`] and [`ItemError::WholeToken`].
 pub(super) fn refuse_token(item: &str) -> Result<(), ItemError> {
     let item = item.trim();
-    if let Some((scheme, _)) = item.split_once(char::is_whitespace)
+    if let Some((scheme, rest)) = item.split_at_checked("Bearer".len())
         && scheme.eq_ignore_ascii_case("bearer")
+        && rest.starts_with(char::is_whitespace)
     {
         return Err(ItemError::BearerScheme);
     }
@@ -63,6 +68,14 @@ fn is_whole_token(item: &str) -> bool {
 fn is_base64url(part: &str) -> bool {
     part.bytes()
         .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))
+}
+
+fn is_canonical_uuid(bytes: &[u8]) -> bool {
+    bytes.len() == 36
+        && bytes.iter().enumerate().all(|(place, byte)| match place {
+            8 | 13 | 18 | 23 => *byte == b'-',
+            _ => matches!(byte, b'0'..=b'9' | b'a'..=b'f'),
+        })
 }
 
 /// The UUID that the bytes spell, lower-case and hyphenated. Takes what PostgreSQL's `uuid` input

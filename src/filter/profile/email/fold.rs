@@ -39,37 +39,18 @@ const ARMENIAN_ECH: char = 'ե';
 const ARMENIAN_VEW: char = 'վ';
 const ARMENIAN_YIWN: char = 'ւ';
 
-/// Two rounds are the rule, the second to see that nothing changes any more; the bound is there
-/// so that no future Unicode data can make this loop run on.
-const MAX_ROUNDS: usize = 8;
-
 /// The folded text, without white space, controls and default-ignorables at its ends. Linear.
 pub(super) fn fold(text: &str) -> String {
-    let mut folded = round(text);
-    for _ in 1..MAX_ROUNDS {
-        if folded.is_ascii() {
-            break;
-        }
-        let next = round(&folded);
-        if next == folded {
-            break;
-        }
-        folded = next;
-    }
-    folded
+    let decomposed = NFKD.normalize(text);
+    let caseless = CASE.fold_string(&decomposed);
+    let plain = without_language_marks(&caseless);
+    NFKC.normalize(&plain).trim_matches(is_edge).to_owned()
 }
 
 /// Whether the character is nothing at an end of an address. White space includes the no-break
 /// space and U+0085; default-ignorables are not asked for, as folding leaves none.
 pub(super) fn is_edge(character: char) -> bool {
     character.is_whitespace() || character.is_control()
-}
-
-fn round(text: &str) -> String {
-    let decomposed = NFKD.normalize(text);
-    let caseless = CASE.fold_string(&decomposed);
-    let plain = without_language_marks(&caseless);
-    NFKC.normalize(&plain).trim_matches(is_edge).to_owned()
 }
 
 /// Takes decomposed, case-folded text; see the head of this module for what it takes off.
