@@ -1,20 +1,350 @@
-//! stub
-#![allow(missing_docs, unused_variables)]
-use crate::filter::verdict::Verdict;
-pub struct FilterMeters;
+//! What the process tells of itself: structured logs and metrics.
+//!
+//! Every name of a metric stands in [`Metric`], with its labels and its help text. A label is the
+//! name of a filter, a source or a route, or one of a few words of ours; never anything that a
+//! caller sent. This module knows verdicts and nothing else of bloomgate.
+
+pub mod scrape;
+#[cfg(test)]
+mod tests;
+
+use std::io::IsTerminal;
+use std::time::Duration;
+
+use metrics::{Counter, Histogram, Unit, counter, gauge, histogram};
+use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, PrometheusHandle};
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::{SubscriberInitExt, TryInitError};
+
+use crate::filter::verdict::{Reason, Verdict};
+
+/// How often recorded durations are gathered into their buckets.
+pub const UPKEEP_INTERVAL: Duration = Duration::from_secs(5);
+
+/// From 0.1 ms to 10 s: a check takes tenths of a millisecond, a load seconds.
+const DURATION_BUCKETS_SECONDS: [f64; 16] = [
+    0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5,
+    5.0, 10.0,
+];
+
+/// How a metric behaves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Counter,
+    Gauge,
+    Histogram,
+}
+
+/// Every metric. [`Metric::help`] documents each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(missing_docs, reason = "their help texts document each")]
+pub enum Metric {
+    Checks,
+    Adds,
+    FilterCapacity,
+    FilterBits,
+    FilterOnes,
+    FilterMemoryBytes,
+    FilterFillRatio,
+    FilterEstimatedFpRatio,
+    FilterEstimatedCardinality,
+    FilterOverCapacity,
+    FilterState,
+    FilterStalenessSeconds,
+    LoadRows,
+    LoadSeconds,
+    Rebuilds,
+    StorePollSeconds,
+    StoreLagSeconds,
+    StoreErrors,
+    RequestDuration,
+}
+
+impl Metric {
+    /// Every metric of ours; `process_*` come beside them.
+    pub const ALL: [Self; 19] = [
+        Self::Checks,
+        Self::Adds,
+        Self::FilterCapacity,
+        Self::FilterBits,
+        Self::FilterOnes,
+        Self::FilterMemoryBytes,
+        Self::FilterFillRatio,
+        Self::FilterEstimatedFpRatio,
+        Self::FilterEstimatedCardinality,
+        Self::FilterOverCapacity,
+        Self::FilterState,
+        Self::FilterStalenessSeconds,
+        Self::LoadRows,
+        Self::LoadSeconds,
+        Self::Rebuilds,
+        Self::StorePollSeconds,
+        Self::StoreLagSeconds,
+        Self::StoreErrors,
+        Self::RequestDuration,
+    ];
+
+    /// Its name, and its labels in the comment beside it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Checks => "bloomgate_checks_total", // filter, verdict, reason
+            Self::Adds => "bloomgate_adds_total",     // filter, road
+            Self::FilterCapacity => "bloomgate_filter_capacity", // filter
+            Self::FilterBits => "bloomgate_filter_bits", // filter
+            Self::FilterOnes => "bloomgate_filter_ones", // filter
+            Self::FilterMemoryBytes => "bloomgate_filter_memory_bytes", // filter
+            Self::FilterFillRatio => "bloomgate_filter_fill_ratio", // filter
+            Self::FilterEstimatedFpRatio => "bloomgate_filter_estimated_fp_ratio", // filter
+            Self::FilterEstimatedCardinality => "bloomgate_filter_estimated_cardinality", // filter
+            Self::FilterOverCapacity => "bloomgate_filter_over_capacity", // filter
+            Self::FilterState => "bloomgate_filter_state", // filter, state
+            Self::FilterStalenessSeconds => "bloomgate_filter_staleness_seconds", // filter
+            Self::LoadRows => "bloomgate_load_rows",  // filter, source
+            Self::LoadSeconds => "bloomgate_load_seconds", // filter, source
+            Self::Rebuilds => "bloomgate_rebuilds_total", // filter, cause, outcome
+            Self::StorePollSeconds => "bloomgate_store_poll_seconds",
+            Self::StoreLagSeconds => "bloomgate_store_lag_seconds",
+            Self::StoreErrors => "bloomgate_store_errors_total",
+            // http_request_method, http_route, http_response_status_code
+            Self::RequestDuration => "http_server_request_duration_seconds",
+        }
+    }
+
+    /// What it says, for whoever reads `/metrics`.
+    #[must_use]
+    pub const fn help(self) -> &'static str {
+        match self {
+            Self::Checks => "Items checked, by what was said of them and why.",
+            Self::Adds => "Items acknowledged, by the operation that brought them.",
+            Self::FilterCapacity => "Items that the filter is sized for.",
+            Self::FilterBits => "Bits of the filter.",
+            Self::FilterOnes => "Bits that are set.",
+            Self::FilterMemoryBytes => "Bytes of the bits.",
+            Self::FilterFillRatio => "The part of the bits that is set.",
+            Self::FilterEstimatedFpRatio => {
+                "How probably an absent item checks maybe, from the bits that are set."
+            }
+            Self::FilterEstimatedCardinality => {
+                "How many different items are in, from the bits that are set."
+            }
+            Self::FilterOverCapacity => {
+                "1 when more items are in than the filter is sized for, else 0."
+            }
+            Self::FilterState => "1 for the state that the filter is in, 0 for the others.",
+            Self::FilterStalenessSeconds => {
+                "Seconds since the filter last followed its store; absent before the first time."
+            }
+            Self::LoadRows => "Rows of the last complete load.",
+            Self::LoadSeconds => "Seconds that the last complete load took.",
+            Self::Rebuilds => "Rebuilds that ended, by what caused them and how they ended.",
+            Self::StorePollSeconds => "Seconds that the store took to answer a poll.",
+            Self::StoreLagSeconds => "Seconds since the oldest filter last followed its store.",
+            Self::StoreErrors => "Failures of the store and of sources.",
+            Self::RequestDuration => "Seconds from a request's headers to its answer's.",
+        }
+    }
+
+    const fn kind(self) -> Kind {
+        match self {
+            Self::Checks | Self::Adds | Self::Rebuilds | Self::StoreErrors => Kind::Counter,
+            Self::StorePollSeconds | Self::RequestDuration => Kind::Histogram,
+            Self::FilterCapacity
+            | Self::FilterBits
+            | Self::FilterOnes
+            | Self::FilterMemoryBytes
+            | Self::FilterFillRatio
+            | Self::FilterEstimatedFpRatio
+            | Self::FilterEstimatedCardinality
+            | Self::FilterOverCapacity
+            | Self::FilterState
+            | Self::FilterStalenessSeconds
+            | Self::LoadRows
+            | Self::LoadSeconds
+            | Self::StoreLagSeconds => Kind::Gauge,
+        }
+    }
+
+    fn unit(self) -> Unit {
+        if self.name().ends_with("_seconds") {
+            Unit::Seconds
+        } else if self.name().ends_with("_bytes") {
+            Unit::Bytes
+        } else {
+            Unit::Count
+        }
+    }
+
+    fn describe(self) {
+        match self.kind() {
+            Kind::Counter => metrics::describe_counter!(self.name(), self.unit(), self.help()),
+            Kind::Gauge => metrics::describe_gauge!(self.name(), self.unit(), self.help()),
+            Kind::Histogram => metrics::describe_histogram!(self.name(), self.unit(), self.help()),
+        }
+    }
+}
+
+/// Sets logs up: JSON lines on stderr, or plain text when that is a terminal. `BLOOMGATE_LOG` or
+/// `RUST_LOG` choose what is logged; `info` without them.
+///
+/// # Errors
+/// When logs were set up before in this process.
+pub fn install_logs() -> Result<(), TryInitError> {
+    let directives = ["BLOOMGATE_LOG", "RUST_LOG"]
+        .into_iter()
+        .find_map(|name| std::env::var(name).ok().filter(|value| !value.is_empty()));
+    let filter = EnvFilter::new(directives.as_deref().unwrap_or("info"));
+    let registry = tracing_subscriber::registry().with(filter);
+    let layer = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
+    if std::io::stderr().is_terminal() {
+        registry.with(layer).try_init()
+    } else {
+        registry.with(layer.json().flatten_event(true)).try_init()
+    }
+}
+
+/// Installs the recorder of this process. To be called before any [`FilterMeters`] is made, for
+/// a handle that was made earlier records nothing.
+///
+/// # Errors
+/// When a recorder was installed before in this process.
+pub fn install_metrics() -> Result<PrometheusHandle, BuildError> {
+    let handle = recorder_builder()?.install_recorder()?;
+    for metric in Metric::ALL {
+        metric.describe();
+    }
+    counter!(Metric::StoreErrors.name()).increment(0);
+    Ok(handle)
+}
+
+fn recorder_builder() -> Result<PrometheusBuilder, BuildError> {
+    let durations = [Metric::RequestDuration, Metric::StorePollSeconds];
+    durations
+        .into_iter()
+        .try_fold(PrometheusBuilder::new(), |builder, metric| {
+            let matcher = Matcher::Full(metric.name().to_owned());
+            builder.set_buckets_for_metric(matcher, &DURATION_BUCKETS_SECONDS)
+        })
+}
+
+/// Gathers recorded durations for ever. Without it they would pile up between two scrapes.
+pub async fn keep_metrics_small(handle: PrometheusHandle) {
+    loop {
+        tokio::time::sleep(UPKEEP_INTERVAL).await;
+        handle.run_upkeep();
+    }
+}
+
+/// By which road items came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Road {
+    /// One at a time.
     Add,
+    /// In a batch.
     AddBatch,
+    /// In a stream.
     BulkLoad,
 }
-impl FilterMeters {
-    pub fn new(filter: &str) -> Self {
-        Self
-    }
-    pub fn checked(&self, v: Verdict) {}
-    pub fn checked_many(&self, v: Verdict, n: u64) {}
-    pub fn added(&self, r: Road, n: u64) {}
+
+/// The counters of a filter, as handles: recording is one atomic addition.
+pub struct FilterMeters {
+    definitely_not: Counter,
+    loading: Counter,
+    stale: Counter,
+    behind: Counter,
+    matches: Counter,
+    add: Counter,
+    add_batch: Counter,
+    bulk_load: Counter,
 }
-pub fn record_load(filter: &str, source: &str, rows: u64, seconds: f64) {}
-pub fn record_poll(seconds: f64) {}
-pub fn record_store_error() {}
+
+impl FilterMeters {
+    /// The counters of the filter of that name.
+    #[must_use]
+    pub fn new(filter: &str) -> Self {
+        let checks = |verdict: &'static str, reason: &'static str| {
+            let filter = filter.to_owned();
+            counter!(Metric::Checks.name(), "filter" => filter, "verdict" => verdict, "reason" => reason)
+        };
+        let adds = |road: &'static str| {
+            counter!(Metric::Adds.name(), "filter" => filter.to_owned(), "road" => road)
+        };
+        Self {
+            definitely_not: checks("definitely-not", ""),
+            loading: checks("maybe", "loading"),
+            stale: checks("maybe", "stale"),
+            behind: checks("maybe", "behind"),
+            matches: checks("maybe", "match"),
+            add: adds("add"),
+            add_batch: adds("add-batch"),
+            bulk_load: adds("bulk-load"),
+        }
+    }
+
+    /// One item was checked.
+    pub fn checked(&self, verdict: Verdict) {
+        self.checked_many(verdict, 1);
+    }
+
+    /// So many items were checked and got the same verdict.
+    pub fn checked_many(&self, verdict: Verdict, items: u64) {
+        let counter = match verdict {
+            Verdict::DefinitelyNot => &self.definitely_not,
+            Verdict::Maybe(Reason::Loading) => &self.loading,
+            Verdict::Maybe(Reason::Stale) => &self.stale,
+            Verdict::Maybe(Reason::Behind) => &self.behind,
+            Verdict::Maybe(Reason::Match) => &self.matches,
+        };
+        counter.increment(items);
+    }
+
+    /// So many items were acknowledged.
+    pub fn added(&self, road: Road, items: u64) {
+        let counter = match road {
+            Road::Add => &self.add,
+            Road::AddBatch => &self.add_batch,
+            Road::BulkLoad => &self.bulk_load,
+        };
+        counter.increment(items);
+    }
+}
+
+/// A load is complete. `source` is the source's name, or `store`.
+#[expect(clippy::cast_precision_loss, reason = "a gauge is an f64")]
+pub fn record_load(filter: &str, source: &str, rows: u64, seconds: f64) {
+    let labels = [
+        ("filter", filter.to_owned()),
+        ("source", source.to_owned()),
+    ];
+    gauge!(Metric::LoadRows.name(), &labels).set(rows as f64);
+    gauge!(Metric::LoadSeconds.name(), &labels).set(seconds);
+}
+
+/// The store has answered a poll.
+pub fn record_poll(seconds: f64) {
+    histogram!(Metric::StorePollSeconds.name()).record(seconds);
+}
+
+/// The store or a source has failed.
+pub fn record_store_error() {
+    counter!(Metric::StoreErrors.name()).increment(1);
+}
+
+/// A rebuild has ended.
+pub fn record_rebuild(filter: &str, cause: &'static str, outcome: &'static str) {
+    let filter = filter.to_owned();
+    counter!(Metric::Rebuilds.name(), "filter" => filter, "cause" => cause, "outcome" => outcome)
+        .increment(1);
+}
+
+/// The durations of requests with these labels, as a handle to keep.
+#[must_use]
+pub fn request_duration(method: &'static str, route: &str, status: u16) -> Histogram {
+    histogram!(
+        Metric::RequestDuration.name(),
+        "http_request_method" => method,
+        "http_route" => route.to_owned(),
+        "http_response_status_code" => status.to_string(),
+    )
+}

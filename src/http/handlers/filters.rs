@@ -1,0 +1,108 @@
+//! Declaring, describing and deleting filters.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::{Extension, Json};
+
+use super::FilterInPath;
+use crate::http::AppState;
+use crate::http::access::VisibleFilters;
+use crate::http::body::JsonBody;
+use crate::http::problem::Problem;
+use crate::http::wire_filters::{FilterDescription, FilterList, PutFilterRequest};
+use crate::service::answers::PutOutcome;
+
+/// List the filters
+///
+/// A key that is limited to some filters sees those alone.
+#[utoipa::path(
+    get,
+    path = "/v1/filters",
+    operation_id = "listFilters",
+    tag = "filters",
+    responses((status = 200, description = "Every filter, by name", body = FilterList))
+)]
+pub async fn list_filters(
+    State(state): State<Arc<AppState>>,
+    visible: Option<Extension<VisibleFilters>>,
+) -> Json<FilterList> {
+    let may_see =
+        |filter: &str| visible.as_ref().is_none_or(|visible| visible.allows(filter));
+    let filters = state.service.list().into_iter();
+    Json(FilterList {
+        filters: filters
+            .filter(|description| may_see(description.filter.as_str()))
+            .map(Into::into)
+            .collect(),
+    })
+}
+
+/// Describe a filter
+///
+/// Its rate and cardinality are measured from the bits that are set, not taken from the
+/// declaration.
+#[utoipa::path(
+    get,
+    path = "/v1/filters/{filter}",
+    operation_id = "describeFilter",
+    tag = "filters",
+    params(FilterInPath),
+    responses((status = 200, description = "What is known of the filter", body = FilterDescription))
+)]
+pub async fn describe_filter(
+    State(state): State<Arc<AppState>>,
+    FilterInPath { filter }: FilterInPath,
+) -> Result<Json<FilterDescription>, Problem> {
+    Ok(Json(state.service.describe(&filter)?.into()))
+}
+
+/// Make a filter
+///
+/// Declaring it again in the same way does no harm. A declaration is not changed in place: delete
+/// the filter first.
+#[utoipa::path(
+    put,
+    path = "/v1/filters/{filter}",
+    operation_id = "putFilter",
+    tag = "filters",
+    params(FilterInPath),
+    request_body = PutFilterRequest,
+    responses(
+        (status = 200, description = "The filter was there, declared the same", body = FilterDescription),
+        (status = 201, description = "The filter was made", body = FilterDescription)
+    )
+)]
+pub async fn put_filter(
+    State(state): State<Arc<AppState>>,
+    FilterInPath { filter }: FilterInPath,
+    body: JsonBody,
+) -> Result<(StatusCode, Json<FilterDescription>), Problem> {
+    let request: PutFilterRequest = body.parse()?;
+    let outcome = state.service.put(&filter, request.declaration()?).await?;
+    let (status, description) = match outcome {
+        PutOutcome::Made(description) => (StatusCode::CREATED, description),
+        PutOutcome::SameAlready(description) => (StatusCode::OK, description),
+    };
+    Ok((status, Json(description.into())))
+}
+
+/// Delete a filter
+///
+/// Its items are deleted with it. A filter that the configuration declares stays.
+#[utoipa::path(
+    delete,
+    path = "/v1/filters/{filter}",
+    operation_id = "deleteFilter",
+    tag = "filters",
+    params(FilterInPath),
+    responses((status = 204, description = "The filter is deleted"))
+)]
+pub async fn delete_filter(
+    State(state): State<Arc<AppState>>,
+    FilterInPath { filter }: FilterInPath,
+) -> Result<StatusCode, Problem> {
+    state.service.delete(&filter).await?;
+    Ok(StatusCode::NO_CONTENT)
+}

@@ -1,0 +1,62 @@
+//! The probes of whoever runs the process.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+
+use crate::http::AppState;
+use crate::http::wire_filters::{FilterState, Probe, ProbeStatus};
+use crate::service::answers::Readiness;
+
+/// Does the process live?
+///
+/// Always answers 200 at once, whatever is being loaded.
+#[utoipa::path(
+    get,
+    path = "/livez",
+    operation_id = "getLiveness",
+    tag = "operations",
+    responses((status = 200, description = "The process lives", body = Probe))
+)]
+pub async fn livez(State(state): State<Arc<AppState>>) -> Json<Probe> {
+    Json(probe(ProbeStatus::Ok, state.service.readiness()))
+}
+
+/// Should traffic come?
+///
+/// Not before every filter was complete once, and not while the process drains. Staleness later
+/// leaves it at 200 and names the filters, for a fleet that turns unready as one helps nobody.
+#[utoipa::path(
+    get,
+    path = "/readyz",
+    operation_id = "getReadiness",
+    tag = "operations",
+    responses(
+        (status = 200, description = "Traffic may come", body = Probe),
+        (status = 503, description = "Traffic should go elsewhere", body = Probe)
+    )
+)]
+pub async fn readyz(State(state): State<Arc<AppState>>) -> (StatusCode, Json<Probe>) {
+    let readiness = state.service.readiness();
+    let (code, status) = if readiness.ready {
+        (StatusCode::OK, ProbeStatus::Ok)
+    } else {
+        (StatusCode::SERVICE_UNAVAILABLE, ProbeStatus::Unready)
+    };
+    (code, Json(probe(status, readiness)))
+}
+
+fn probe(status: ProbeStatus, readiness: Readiness) -> Probe {
+    let filters = readiness.filters.into_iter();
+    Probe {
+        status,
+        filters: filters
+            .map(|(filter, state)| FilterState {
+                filter: filter.as_str().to_owned(),
+                state: state.into(),
+            })
+            .collect(),
+    }
+}

@@ -1,0 +1,231 @@
+//! The routes as a caller meets them, over the real service and its SQLite store.
+
+mod access;
+mod bad_input;
+mod bulk_load;
+mod connections;
+mod document;
+mod flow;
+mod problems;
+
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use axum::Router;
+use axum::body::Body;
+use axum::http::{HeaderMap, Request, StatusCode};
+use http_body_util::BodyExt;
+use jiff::SignedDuration;
+use metrics_exporter_prometheus::PrometheusBuilder;
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+use tempfile::TempDir;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+use tower::ServiceExt;
+
+use super::access::{Access, Key, Scope};
+use super::{AppState, HttpLimits, router};
+use crate::clock::SystemClock;
+use crate::filter::hashing::MasterKey;
+use crate::filter::profile::{EmailOptions, Profile};
+use crate::service::declaration::{Declaration, FilterName};
+use crate::service::lifecycle::Lifecycle;
+use crate::service::ports::{StoreError, StoreIdentity, StoreTie};
+use crate::service::registry::ConfiguredFilter;
+use crate::service::{Adapters, Service, Settings};
+use crate::store::SqliteStore;
+
+/// How long a test waits for what must come.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+struct AnyStore;
+
+impl StoreTie for AnyStore {
+    fn tie(&self, _: StoreIdentity) -> Result<(), StoreError> {
+        Ok(())
+    }
+}
+
+/// A running service behind its routes, with the filters `revoked-jti` and `registered-email`.
+struct App {
+    router: Router,
+    stop: CancellationToken,
+    tasks: Vec<JoinHandle<()>>,
+    _data_dir: TempDir,
+}
+
+impl Drop for App {
+    fn drop(&mut self) {
+        self.stop.cancel();
+        self.tasks.iter().for_each(JoinHandle::abort);
+    }
+}
+
+struct Answer {
+    status: u16,
+    headers: HeaderMap,
+    body: Vec<u8>,
+}
+
+impl Answer {
+    fn json(&self) -> Value {
+        serde_json::from_slice(&self.body).unwrap()
+    }
+
+    fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name).map(|value| value.to_str().unwrap())
+    }
+
+    /// The name of the problem, after a look at what every problem holds.
+    #[track_caller]
+    fn problem(&self) -> String {
+        let text = String::from_utf8_lossy(&self.body);
+        assert_eq!(
+            self.header("content-type"),
+            Some("application/problem+json"),
+            "{} {text}",
+            self.status
+        );
+        let body = self.json();
+        assert_eq!(body["status"], self.status, "{text}");
+        assert_eq!(body["request_id"].as_str(), self.header("x-request-id"));
+        for member in ["title", "detail"] {
+            assert!(!body[member].as_str().unwrap().is_empty(), "{text}");
+        }
+        let kind = body["type"].as_str().unwrap();
+        kind.strip_prefix("/problems/").unwrap().to_owned()
+    }
+
+    #[track_caller]
+    fn pointer(&self) -> String {
+        let body = self.json();
+        let errors = body["errors"].as_array().expect("no errors in {body}");
+        assert_eq!(errors.len(), 1);
+        errors[0]["pointer"].as_str().unwrap().to_owned()
+    }
+}
+
+fn configured(name: &str, profile: Profile, capacity: u64) -> ConfiguredFilter {
+    ConfiguredFilter {
+        name: FilterName::parse(name).unwrap(),
+        declaration: Declaration::new(profile, capacity, 0.01).unwrap(),
+        sources: Arc::from([]),
+    }
+}
+
+fn settings() -> Settings {
+    Settings {
+        max_staleness: Duration::from_secs(30),
+        poll_interval: Duration::from_millis(50),
+        expiry_leeway: SignedDuration::from_secs(120),
+        max_batch: 10_000,
+        memory_budget_bytes: 64 * 1024 * 1024,
+    }
+}
+
+impl App {
+    async fn start() -> Self {
+        Self::start_with(Vec::new(), HttpLimits::default()).await
+    }
+
+    async fn start_with(keys: Vec<Key>, limits: HttpLimits) -> Self {
+        let data_dir = TempDir::new().unwrap();
+        let adapters = Adapters {
+            store: Arc::new(SqliteStore::new(data_dir.path())),
+            tie: Arc::new(AnyStore),
+            clock: Arc::new(SystemClock),
+        };
+        let filters = vec![
+            configured("revoked-jti", Profile::Jti, 10_000),
+            configured(
+                "registered-email",
+                Profile::Email(EmailOptions::default()),
+                10_000,
+            ),
+        ];
+        let master_key = MasterKey::from_bytes([7; 32]);
+        let (service, writer) = Service::new(settings(), adapters, master_key, filters);
+        let stop = CancellationToken::new();
+        let mut lifecycle = Lifecycle::new(Arc::clone(&service));
+        lifecycle.open().await.unwrap();
+        let (stop_writer, stop_lifecycle) = (stop.clone(), stop.clone());
+        let tasks = vec![
+            tokio::spawn(async move { writer.run(stop_writer).await }),
+            tokio::spawn(async move { lifecycle.run(stop_lifecycle).await.unwrap() }),
+        ];
+        let deadline = Instant::now() + PATIENCE;
+        while !service.readiness().ready {
+            assert!(Instant::now() < deadline, "not ready in time");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        let state = AppState {
+            service,
+            access: Arc::new(Access::new(keys)),
+            limits,
+            prometheus: PrometheusBuilder::new().build_recorder().handle(),
+        };
+        Self {
+            router: router(state),
+            stop,
+            tasks,
+            _data_dir: data_dir,
+        }
+    }
+
+    async fn send(&self, request: Request<Body>) -> Answer {
+        let response = self.router.clone().oneshot(request).await.unwrap();
+        let (parts, body) = response.into_parts();
+        Answer {
+            status: parts.status.as_u16(),
+            headers: parts.headers,
+            body: body.collect().await.unwrap().to_bytes().to_vec(),
+        }
+    }
+
+    async fn ask(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: impl Into<Body>,
+    ) -> Answer {
+        let mut request = Request::builder().method(method).uri(path);
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        self.send(request.body(body.into()).unwrap()).await
+    }
+
+    async fn get(&self, path: &str) -> Answer {
+        self.ask("GET", path, &[], Body::empty()).await
+    }
+
+    /// Sends JSON, or what claims to be JSON.
+    async fn json(&self, method: &str, path: &str, body: impl Into<Body>) -> Answer {
+        let json = [("content-type", "application/json")];
+        self.ask(method, path, &json, body).await
+    }
+
+    async fn post(&self, path: &str, body: Value) -> Answer {
+        self.json("POST", path, body.to_string()).await
+    }
+
+    async fn verdict(&self, filter: &str, item: &str) -> String {
+        let path = format!("/v1/filters/{filter}/check");
+        let answer = self.post(&path, json!({ "item": item })).await;
+        assert_eq!(answer.status, StatusCode::OK.as_u16());
+        answer.json()["verdict"].as_str().unwrap().to_owned()
+    }
+}
+
+fn key(text: &str, scopes: &[Scope]) -> Key {
+    Key {
+        id: text.to_owned(),
+        sha256: Sha256::digest(text).into(),
+        scopes: scopes.to_vec(),
+        filters: None,
+        requests_per_second: None::<NonZeroU32>,
+    }
+}
