@@ -120,7 +120,9 @@ pub async fn serve(
         writer.run(stop).await;
         Ok(())
     });
-    let stop_lifecycle = tasks.start(Task::Lifecycle, async |stop| Ok(lifecycle.run(stop).await?));
+    let stop_lifecycle = tasks.start(Task::Lifecycle, async |stop| {
+        Ok(lifecycle.run(stop).await?)
+    });
     let stop_server = tasks.start(Task::Server, async move |stop| {
         let served = http::serve::serve(listener, router, &limits, stop).await;
         served.map_err(AppError::Server)

@@ -52,10 +52,13 @@ pub async fn ask(listen: SocketAddr) -> Result<(), HealthcheckError> {
 }
 
 fn reachable(listen: SocketAddr) -> SocketAddr {
-    let ip = match listen.ip() {
-        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
-        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
-        ip => ip,
+    let ip = listen.ip();
+    if !ip.is_unspecified() {
+        return listen;
+    }
+    let loopback = match ip {
+        IpAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
     };
-    SocketAddr::new(ip, listen.port())
+    SocketAddr::new(loopback, listen.port())
 }

@@ -40,7 +40,10 @@ fn run(cli: &Cli) -> anyhow::Result<()> {
     match cli.command_or_serve() {
         Command::Serve => serve(load_config(cli)?),
         Command::Config(ConfigCommand::Check) => {
-            print!("{}", cli::config_check(&cli.flags, look_up, config::read_text_file, memory())?);
+            print!(
+                "{}",
+                cli::config_check(&cli.flags, look_up, config::read_text_file, memory())?
+            );
             Ok(())
         }
         Command::Migrate => {

@@ -267,9 +267,7 @@ impl FilterMeters {
             let filter = filter.to_owned();
             counter!(Metric::Checks.name(), "filter" => filter, "verdict" => verdict, "reason" => reason)
         };
-        let adds = |road: &'static str| {
-            counter!(Metric::Adds.name(), "filter" => filter.to_owned(), "road" => road)
-        };
+        let adds = |road: &'static str| counter!(Metric::Adds.name(), "filter" => filter.to_owned(), "road" => road);
         Self {
             definitely_not: checks("definitely-not", ""),
             loading: checks("maybe", "loading"),
@@ -313,10 +311,7 @@ impl FilterMeters {
 /// A load is complete. `source` is the source's name, or `store`.
 #[expect(clippy::cast_precision_loss, reason = "a gauge is an f64")]
 pub fn record_load(filter: &str, source: &str, rows: u64, seconds: f64) {
-    let labels = [
-        ("filter", filter.to_owned()),
-        ("source", source.to_owned()),
-    ];
+    let labels = [("filter", filter.to_owned()), ("source", source.to_owned())];
     gauge!(Metric::LoadRows.name(), &labels).set(rows as f64);
     gauge!(Metric::LoadSeconds.name(), &labels).set(seconds);
 }
@@ -339,7 +334,6 @@ pub fn record_rebuild(filter: &str, cause: &'static str, outcome: &'static str) 
 }
 
 /// The durations of requests with these labels, as a handle to keep.
-#[must_use]
 pub fn request_duration(method: &'static str, route: &str, status: u16) -> Histogram {
     histogram!(
         Metric::RequestDuration.name(),

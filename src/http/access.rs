@@ -8,44 +8,17 @@
 //! must not know routes or handlers; a route says what it needs.
 
 use std::collections::HashMap;
-use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use axum::http::header::AUTHORIZATION;
 use axum::http::{HeaderMap, HeaderValue};
 use governor::clock::{Clock, DefaultClock};
 use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
-use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
 use super::problem::Problem;
 use super::problem_kind::ProblemKind;
-
-/// What a key may be allowed to do.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Scope {
-    /// Ask about items.
-    Check,
-    /// Add items.
-    Add,
-    /// See filters, metrics and the document.
-    Read,
-    /// Everything, declarations included.
-    Admin,
-}
-
-impl Scope {
-    /// The name in configuration and messages.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Check => "check",
-            Self::Add => "add",
-            Self::Read => "read",
-            Self::Admin => "admin",
-        }
-    }
-}
+use crate::config::{ApiKey, Scope};
 
 /// What a route needs of whoever asks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,21 +31,6 @@ pub enum Need {
     Scope(Scope),
 }
 
-/// A key as it is configured.
-#[derive(Debug, Clone)]
-pub struct Key {
-    /// Its name, for logs.
-    pub id: String,
-    /// The SHA-256 of the key's text.
-    pub sha256: [u8; 32],
-    /// What it may do.
-    pub scopes: Vec<Scope>,
-    /// The filters that it is limited to; none means every filter.
-    pub filters: Option<Vec<String>>,
-    /// How often it may ask; none means without bound.
-    pub requests_per_second: Option<NonZeroU32>,
-}
-
 /// The keys that are known.
 #[derive(Debug, Default)]
 pub struct Access {
@@ -83,7 +41,7 @@ pub struct Access {
 /// A known key, and what it has used.
 #[derive(Debug)]
 pub struct Caller {
-    key: Key,
+    key: ApiKey,
     limiter: Option<DefaultDirectRateLimiter>,
 }
 
@@ -122,7 +80,7 @@ impl VisibleFilters {
 impl Access {
     /// Access by these keys; without any, everything is allowed.
     #[must_use]
-    pub fn new(keys: Vec<Key>) -> Self {
+    pub fn new(keys: Vec<ApiKey>) -> Self {
         let mut callers: HashMap<_, Vec<_>> = HashMap::new();
         for key in keys {
             let limiter = key
@@ -163,7 +121,7 @@ impl Access {
     }
 
     fn caller(&self, presented: &[u8]) -> Option<&Arc<Caller>> {
-        let digest: [u8; 32] = Sha256::digest(presented).into();
+        let digest = ApiKey::digest(presented);
         let (prefix, _) = split_digest(&digest);
         let candidates = self.callers.get(&prefix)?;
         candidates
@@ -188,8 +146,7 @@ impl Caller {
     }
 
     fn hold_scope(&self, scope: Scope) -> Result<(), Problem> {
-        let scopes = &self.key.scopes;
-        if scopes.contains(&scope) || scopes.contains(&Scope::Admin) {
+        if self.key.scopes.allow(scope) {
             return Ok(());
         }
         let scope = scope.as_str();
@@ -206,7 +163,7 @@ impl Caller {
 
     fn allows_filter(&self, filter: &str) -> bool {
         let filters = self.key.filters.as_ref();
-        filters.is_none_or(|filters| filters.iter().any(|allowed| allowed == filter))
+        filters.is_none_or(|filters| filters.iter().any(|allowed| allowed.as_str() == filter))
     }
 }
 
@@ -254,13 +211,16 @@ fn other_filters() -> Problem {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::num::NonZeroU32;
 
-    fn key(text: &str, scopes: &[Scope]) -> Key {
-        Key {
+    use super::*;
+    use crate::service::declaration::FilterName;
+
+    fn key(text: &str, scopes: &[Scope]) -> ApiKey {
+        ApiKey {
             id: format!("id-of-{}", scopes.len()),
-            sha256: Sha256::digest(text).into(),
-            scopes: scopes.to_vec(),
+            sha256: ApiKey::digest(text.as_bytes()),
+            scopes: scopes.iter().copied().collect(),
             filters: None,
             requests_per_second: None,
         }
@@ -344,7 +304,7 @@ mod tests {
     #[test]
     fn a_key_of_some_filters_reaches_and_sees_no_other() {
         let mut limited = key("l", &[Scope::Check]);
-        limited.filters = Some(vec!["mine".into()]);
+        limited.filters = FilterName::parse("mine").map(|name| vec![name]);
         let access = Access::new(vec![limited]);
         let headers = with("x-api-key", "l");
         let admitted = access.admit(CHECK, &headers, Some("mine")).unwrap();

@@ -106,7 +106,9 @@ async fn read(body: &mut Body, state: &AppState) -> Result<Bytes, Problem> {
         }
         match next_chunk(body, state.limits.body_idle_timeout).await? {
             // Most bodies are one chunk: nothing is copied.
-            Some(chunk) if body.is_end_stream() && whole_body.is_empty() && chunk.len() <= limit => {
+            Some(chunk)
+                if body.is_end_stream() && whole_body.is_empty() && chunk.len() <= limit =>
+            {
                 return Ok(chunk);
             }
             Some(chunk) => whole_body.extend_from_slice(&chunk),
@@ -128,15 +130,15 @@ fn too_large(limit: usize) -> Problem {
 ///
 /// # Errors
 /// 408 when none come within `idle_timeout`; 400 when the body breaks off.
-pub async fn next_chunk(
-    body: &mut Body,
-    idle_timeout: Duration,
-) -> Result<Option<Bytes>, Problem> {
+pub async fn next_chunk(body: &mut Body, idle_timeout: Duration) -> Result<Option<Bytes>, Problem> {
     loop {
         let frame = timeout(idle_timeout, body.frame()).await.map_err(|_| {
             Problem::new(
                 ProblemKind::BodyTimeout,
-                format!("no byte of the body arrived for {} s", idle_timeout.as_secs()),
+                format!(
+                    "no byte of the body arrived for {} s",
+                    idle_timeout.as_secs()
+                ),
             )
         })?;
         match frame {

@@ -126,7 +126,10 @@ fn problem_response(kinds: &[ProblemKind]) -> utoipa::openapi::Response {
     let mut response = ResponseBuilder::new()
         .description(described.join(" "))
         .content(PROBLEM_JSON, problem_content());
-    if kinds.iter().any(|kind| kind.retry_after_seconds().is_some()) {
+    if kinds
+        .iter()
+        .any(|kind| kind.retry_after_seconds().is_some())
+    {
         let seconds = Object::builder()
             .schema_type(Type::Integer)
             .format(Some(SchemaFormat::KnownFormat(KnownFormat::Int32)))

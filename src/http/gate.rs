@@ -181,7 +181,9 @@ impl Gate {
             key_id = key_id.as_ref().map_or("-", Admitted::key_id),
             "answered"
         );
-        response.headers_mut().insert(X_REQUEST_ID, id.into_header());
+        response
+            .headers_mut()
+            .insert(X_REQUEST_ID, id.into_header());
         response
     }
 
@@ -281,9 +283,11 @@ struct Durations(ArcSwap<Vec<(&'static str, String, u16, Histogram)>>);
 impl Durations {
     fn record(&self, method: &'static str, route: &str, status: u16, duration: Duration) {
         let known = self.0.load();
-        let found = known.iter().find(|(known_method, known_route, known_status, _)| {
-            *known_status == status && *known_method == method && known_route == route
-        });
+        let found = known
+            .iter()
+            .find(|(known_method, known_route, known_status, _)| {
+                *known_status == status && *known_method == method && known_route == route
+            });
         if let Some((_, _, _, histogram)) = found {
             histogram.record(duration);
             return;

@@ -130,7 +130,8 @@ mod tests {
     fn a_line_of_the_bound_is_taken_and_a_longer_one_is_not_even_without_its_end() {
         let bound = vec![b'a'; MAX_LINE_BYTES];
         let mark: &[u8] = b"\xEF\xBB\xBF";
-        assert_eq!(cut(&[mark, &bound, b"\r", b"\n"]).unwrap(), [bound.clone()]);
+        let taken = cut(&[mark, &bound, b"\r", b"\n"]).unwrap();
+        assert_eq!(taken, std::slice::from_ref(&bound));
         assert_eq!(cut(&[b"x\n", &bound, b"a\n"]), Err((2, LineTooLong)));
         assert_eq!(cut(&[b"x\n", &bound, b"a"]), Err((2, LineTooLong)));
     }

@@ -92,17 +92,20 @@ mod tests {
         assert_eq!(pointer(refused(None).into()), "/item");
         assert_eq!(pointer(refused(Some(17)).into()), "/items/17");
         assert_eq!(pointer(of_nested_items(refused(None))), "/item");
-        assert_eq!(pointer(of_nested_items(refused(Some(17)))), "/items/17/item");
+        assert_eq!(
+            pointer(of_nested_items(refused(Some(17)))),
+            "/items/17/item"
+        );
     }
 
     #[test]
     fn what_the_store_said_does_not_reach_the_caller() {
-        let problem = Problem::from(ServiceError::StoreUnavailable(Some(
-            Arc::new(StoreError::Unreachable {
+        let problem = Problem::from(ServiceError::StoreUnavailable(Some(Arc::new(
+            StoreError::Unreachable {
                 what: "postgres at db.internal".into(),
                 detail: "refused".into(),
-            }),
-        )));
+            },
+        ))));
         assert_eq!(problem.kind(), ProblemKind::StoreUnavailable);
         assert!(!problem.detail().contains("db.internal"));
     }

@@ -12,7 +12,8 @@ pub const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const MAX_BYTES: usize = 128;
 
 /// Tells the ids of this process from those of another. Random, but never a secret.
-static PROCESS: LazyLock<u32> = LazyLock::new(|| getrandom::u32().unwrap_or_else(|_| std::process::id()));
+static PROCESS: LazyLock<u32> =
+    LazyLock::new(|| getrandom::u32().unwrap_or_else(|_| std::process::id()));
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
 /// The id of a request: 1 to 128 of `[A-Za-z0-9._-]`.

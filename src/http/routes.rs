@@ -14,7 +14,7 @@ use utoipa_axum::routes;
 use utoipa_swagger_ui::{Config, SwaggerUi};
 
 use super::AppState;
-use super::access::{Need, Scope};
+use super::access::Need;
 use super::body::refuse;
 use super::document;
 use super::gate::Gates;
@@ -25,6 +25,7 @@ use super::problem_kind::ProblemKind::{
     InvalidItem, MalformedBody, MethodNotAllowed, NotFound, OverMemoryBudget, StoreUnavailable,
     TooManyAdds, UnknownFilter, UnsupportedMediaType,
 };
+use crate::config::Scope;
 
 const CHECK: Need = Need::Scope(Scope::Check);
 const ADD: Need = Need::Scope(Scope::Add);
@@ -79,8 +80,12 @@ const OF_PUTS: &[ProblemKind] = &[
     StoreUnavailable,
 ];
 
-const OF_DELETES: &[ProblemKind] =
-    &[UnknownFilter, DeclaredByConfig, InvalidField, StoreUnavailable];
+const OF_DELETES: &[ProblemKind] = &[
+    UnknownFilter,
+    DeclaredByConfig,
+    InvalidField,
+    StoreUnavailable,
+];
 
 /// The operations, and the document that describes them.
 pub fn operations(gates: &Gates) -> OpenApiRouter<Arc<AppState>> {

@@ -1,10 +1,10 @@
-//! What goes over the wire about filters: declarations, descriptions, plans and probes.
+//! What goes over the wire about filters: declarations and descriptions.
 
 use std::fmt;
 
 use serde::de::{Deserializer, Error, Unexpected, Visitor};
 use serde::{Deserialize, Serialize};
-use utoipa::{IntoParams, ToSchema};
+use utoipa::ToSchema;
 
 use super::parse::{Object, present};
 use super::problem::Problem;
@@ -13,7 +13,6 @@ use super::refusal::sizing_refusal;
 use super::wire::{moment, rate, whole};
 use crate::filter;
 use crate::filter::profile::EmailOptions;
-use crate::filter::sizing::Sizing;
 use crate::service::answers;
 use crate::service::declaration::{self, Declaration};
 
@@ -306,7 +305,9 @@ fn wire_profile(profile: filter::profile::Profile) -> (Profile, ProfileOptions) 
     }
 }
 
-fn small(number: u32) -> i32 {
+/// A small number for the wire.
+#[must_use]
+pub fn small(number: u32) -> i32 {
     i32::try_from(number).unwrap_or(i32::MAX)
 }
 
@@ -350,77 +351,4 @@ impl From<answers::Description> for FilterDescription {
 pub struct FilterList {
     /// One description a filter, by name.
     pub filters: Vec<FilterDescription>,
-}
-
-/// What a plan is asked for.
-#[derive(Debug, IntoParams)]
-#[into_params(parameter_in = Query)]
-pub struct PlanQuery {
-    /// How many items the filter is to hold.
-    #[param(value_type = i64, minimum = 1, maximum = 9_007_199_254_740_991_i64, example = 1_000_000)]
-    pub capacity: u64,
-    /// How probably an absent item may check `maybe` then.
-    #[param(exclusive_minimum = 0.0, exclusive_maximum = 1.0, example = 0.01)]
-    pub false_positive_rate: f64,
-}
-
-/// What a filter would take, and what becomes of its rate when it is overfilled.
-#[derive(Debug, Serialize, ToSchema)]
-pub struct Plan {
-    /// Bits of the filter.
-    #[schema(minimum = 1, maximum = 9_007_199_254_740_991_i64)]
-    pub bit_count: i64,
-    /// Bits that an item sets.
-    #[schema(minimum = 1)]
-    pub hash_count: i32,
-    /// Bytes of the bits.
-    #[schema(minimum = 1, maximum = 9_007_199_254_740_991_i64)]
-    pub memory_bytes: i64,
-    /// The rate at twice the capacity.
-    #[schema(minimum = 0.0, maximum = 1.0)]
-    pub fp_rate_at_2x: f64,
-    /// The rate at ten times the capacity.
-    #[schema(minimum = 0.0, maximum = 1.0)]
-    pub fp_rate_at_10x: f64,
-}
-
-impl From<&Sizing> for Plan {
-    fn from(sizing: &Sizing) -> Self {
-        let rate_at = |times: u64| rate(sizing.fp_rate_at(sizing.capacity().saturating_mul(times)));
-        Self {
-            bit_count: whole(sizing.bit_count()),
-            hash_count: small(sizing.hash_count()),
-            memory_bytes: whole(sizing.memory_bytes()),
-            fp_rate_at_2x: rate_at(2),
-            fp_rate_at_10x: rate_at(10),
-        }
-    }
-}
-
-/// Whether the process lives, or traffic should come.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum ProbeStatus {
-    /// Yes.
-    Ok,
-    /// Not every filter has been complete yet, or the process is draining.
-    Unready,
-}
-
-/// A filter and its state.
-#[derive(Debug, Serialize, ToSchema)]
-pub struct FilterState {
-    /// The filter's name.
-    pub filter: String,
-    /// What it can do at the moment.
-    pub state: State,
-}
-
-/// The answer to a probe.
-#[derive(Debug, Serialize, ToSchema)]
-pub struct Probe {
-    /// What the probe asks for.
-    pub status: ProbeStatus,
-    /// Every filter's state.
-    pub filters: Vec<FilterState>,
 }

@@ -72,7 +72,7 @@ impl Lifecycle {
             service,
             loads: JoinSet::new(),
             running: HashMap::new(),
-            loads_at_once: LoadsAtOnce::new(),
+            loads_at_once: LoadsAtOnce::default(),
             hold: None,
             holds: 0,
             reopen_backoff: retry_waits(),

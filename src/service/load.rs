@@ -26,16 +26,16 @@ pub struct LoadsAtOnce {
     sources: Arc<Semaphore>,
 }
 
-impl LoadsAtOnce {
-    /// Room for [`LOADS_AT_ONCE`] of each kind.
-    #[must_use]
-    pub fn new() -> Self {
+impl Default for LoadsAtOnce {
+    fn default() -> Self {
         Self {
             stores: Arc::new(Semaphore::new(LOADS_AT_ONCE)),
             sources: Arc::new(Semaphore::new(LOADS_AT_ONCE)),
         }
     }
+}
 
+impl LoadsAtOnce {
     /// The room for loads of such a feed.
     #[must_use]
     pub fn of(&self, feed: FeedOf) -> Arc<Semaphore> {

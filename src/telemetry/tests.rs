@@ -105,7 +105,10 @@ fn the_process_is_shown_and_every_family_has_one_type_line() {
     assert!(text.contains("process_resident_memory_bytes "));
     assert!(text.contains("bloomgate_store_lag_seconds 0.25"));
     assert!(text.contains(r#"bloomgate_load_rows{filter="f",source="store"} 3"#));
-    let types: Vec<_> = text.lines().filter(|line| line.starts_with("# TYPE")).collect();
+    let types: Vec<_> = text
+        .lines()
+        .filter(|line| line.starts_with("# TYPE"))
+        .collect();
     let different: HashSet<_> = types.iter().collect();
     assert_eq!(types.len(), different.len(), "{types:?}");
 }

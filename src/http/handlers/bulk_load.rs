@@ -162,9 +162,7 @@ fn line_fault(fault: Fault) -> Problem {
         Fault::Malformed { line: _, column } => refused(&format!(
             "is no JSON from byte {column} on; a line is a JSON string or an object"
         )),
-        Fault::Field { pointer, detail } => {
-            Problem::at(ProblemKind::InvalidField, pointer, detail)
-        }
+        Fault::Field { pointer, detail } => Problem::at(ProblemKind::InvalidField, pointer, detail),
     }
 }
 

@@ -26,9 +26,8 @@ pub fn document(
 /// The page of a kind of problem.
 pub async fn problem_page(name: Option<Path<String>>) -> Result<Html<String>, Problem> {
     let kind = name.and_then(|Path(name)| ProblemKind::of_name(&name));
-    let kind = kind.ok_or_else(|| {
-        Problem::new(ProblemKind::NotFound, "there is no problem of this name")
-    })?;
+    let kind = kind
+        .ok_or_else(|| Problem::new(ProblemKind::NotFound, "there is no problem of this name"))?;
     let row = kind.row();
     Ok(Html(format!(
         "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n<title>{name}</title>\n\

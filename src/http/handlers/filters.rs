@@ -28,8 +28,11 @@ pub async fn list_filters(
     State(state): State<Arc<AppState>>,
     visible: Option<Extension<VisibleFilters>>,
 ) -> Json<FilterList> {
-    let may_see =
-        |filter: &str| visible.as_ref().is_none_or(|visible| visible.allows(filter));
+    let may_see = |filter: &str| {
+        visible
+            .as_ref()
+            .is_none_or(|visible| visible.allows(filter))
+    };
     let filters = state.service.list().into_iter();
     Json(FilterList {
         filters: filters

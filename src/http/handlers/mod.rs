@@ -22,7 +22,11 @@ use crate::service::error::ServiceError;
 #[into_params(parameter_in = Path)]
 pub struct FilterInPath {
     /// The name of the filter.
-    #[param(pattern = "^[a-z0-9][a-z0-9_-]{0,63}$", max_length = 64, example = "revoked-jti")]
+    #[param(
+        pattern = "^[a-z0-9][a-z0-9_-]{0,63}$",
+        max_length = 64,
+        example = "revoked-jti"
+    )]
     pub filter: String,
 }
 

@@ -5,14 +5,62 @@ use std::str::FromStr;
 use axum::Json;
 use axum::extract::Query;
 use axum::extract::rejection::QueryRejection;
+use serde::Serialize;
+use utoipa::{IntoParams, ToSchema};
 
 use crate::filter::sizing::Sizing;
 use crate::http::problem::Problem;
 use crate::http::problem_kind::ProblemKind;
 use crate::http::refusal::sizing_refusal;
-use crate::http::wire_filters::{Plan, PlanQuery};
+use crate::http::wire::{rate, whole};
+use crate::http::wire_filters::small;
 
 type Pairs = Vec<(String, String)>;
+
+/// What a plan is asked for.
+#[derive(Debug, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub struct PlanQuery {
+    /// How many items the filter is to hold.
+    #[param(value_type = i64, minimum = 1, maximum = 9_007_199_254_740_991_i64, example = 1_000_000)]
+    pub capacity: u64,
+    /// How probably an absent item may check `maybe` then.
+    #[param(exclusive_minimum = 0.0, exclusive_maximum = 1.0, example = 0.01)]
+    pub false_positive_rate: f64,
+}
+
+/// What a filter would take, and what becomes of its rate when it is overfilled.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct Plan {
+    /// Bits of the filter.
+    #[schema(minimum = 1, maximum = 9_007_199_254_740_991_i64)]
+    pub bit_count: i64,
+    /// Bits that an item sets.
+    #[schema(minimum = 1)]
+    pub hash_count: i32,
+    /// Bytes of the bits.
+    #[schema(minimum = 1, maximum = 9_007_199_254_740_991_i64)]
+    pub memory_bytes: i64,
+    /// The rate at twice the capacity.
+    #[schema(minimum = 0.0, maximum = 1.0)]
+    pub fp_rate_at_2x: f64,
+    /// The rate at ten times the capacity.
+    #[schema(minimum = 0.0, maximum = 1.0)]
+    pub fp_rate_at_10x: f64,
+}
+
+impl From<&Sizing> for Plan {
+    fn from(sizing: &Sizing) -> Self {
+        let rate_at = |times: u64| rate(sizing.fp_rate_at(sizing.capacity().saturating_mul(times)));
+        Self {
+            bit_count: whole(sizing.bit_count()),
+            hash_count: small(sizing.hash_count()),
+            memory_bytes: whole(sizing.memory_bytes()),
+            fp_rate_at_2x: rate_at(2),
+            fp_rate_at_10x: rate_at(10),
+        }
+    }
+}
 
 /// Plan a filter
 ///
@@ -38,7 +86,10 @@ pub async fn plan_filter(
 
 fn plan_query(pairs: &Pairs) -> Result<PlanQuery, Problem> {
     let known = ["capacity", "false_positive_rate"];
-    if pairs.iter().any(|(name, _)| !known.contains(&name.as_str())) {
+    if pairs
+        .iter()
+        .any(|(name, _)| !known.contains(&name.as_str()))
+    {
         return Err(invalid(
             "",
             "the query has capacity and false_positive_rate, and nothing else",
@@ -57,7 +108,9 @@ fn plan_query(pairs: &Pairs) -> Result<PlanQuery, Problem> {
 fn parameter<T: FromStr>(pairs: &Pairs, name: &str, expected: &str) -> Result<T, Problem> {
     let pointer = format!("/{name}");
     let mut given = pairs.iter().filter(|(given, _)| given == name);
-    let (_, value) = given.next().ok_or_else(|| invalid(&pointer, "is required"))?;
+    let (_, value) = given
+        .next()
+        .ok_or_else(|| invalid(&pointer, "is required"))?;
     if given.next().is_some() {
         return Err(invalid(&pointer, "is given twice"));
     }

@@ -5,10 +5,40 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
+use serde::Serialize;
+use utoipa::ToSchema;
 
 use crate::http::AppState;
-use crate::http::wire_filters::{FilterState, Probe, ProbeStatus};
+use crate::http::wire_filters::State as FilterCondition;
 use crate::service::answers::Readiness;
+
+/// Whether the process lives, or traffic should come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum ProbeStatus {
+    /// Yes.
+    Ok,
+    /// Not every filter has been complete yet, or the process is draining.
+    Unready,
+}
+
+/// A filter and its state.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct FilterState {
+    /// The filter's name.
+    pub filter: String,
+    /// What it can do at the moment.
+    pub state: FilterCondition,
+}
+
+/// The answer to a probe.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct Probe {
+    /// What the probe asks for.
+    pub status: ProbeStatus,
+    /// Every filter's state.
+    pub filters: Vec<FilterState>,
+}
 
 /// Does the process live?
 ///

@@ -4,7 +4,8 @@ use axum::body::Body;
 use serde_json::json;
 
 use super::{App, HttpLimits, key};
-use crate::http::access::Scope;
+use crate::config::Scope;
+use crate::service::declaration::FilterName;
 
 const GUARDED: [(&str, &str, &str); 14] = [
     ("POST", "/v1/filters/revoked-jti/check", "check"),
@@ -25,7 +26,7 @@ const GUARDED: [(&str, &str, &str); 14] = [
 
 async fn app() -> App {
     let mut limited = key("limited", &[Scope::Read, Scope::Check]);
-    limited.filters = Some(vec!["revoked-jti".into()]);
+    limited.filters = FilterName::parse("revoked-jti").map(|name| vec![name]);
     let keys = vec![
         key("check", &[Scope::Check]),
         key("add", &[Scope::Add]),
@@ -81,14 +82,19 @@ async fn with_any_key_an_unknown_path_is_not_found() {
     let headers = [("authorization", "Bearer check")];
     let answer = app.ask("GET", "/nowhere", &headers, Body::empty()).await;
     assert_eq!(answer.problem(), "not-found");
-    let answer = app.ask("PATCH", "/v1/filters", &headers, Body::empty()).await;
+    let answer = app
+        .ask("PATCH", "/v1/filters", &headers, Body::empty())
+        .await;
     assert_eq!(answer.problem(), "method-not-allowed");
 }
 
 #[tokio::test]
 async fn a_key_of_some_filters_sees_and_reaches_those_alone() {
     let app = app().await;
-    let headers = [("x-api-key", "limited"), ("content-type", "application/json")];
+    let headers = [
+        ("x-api-key", "limited"),
+        ("content-type", "application/json"),
+    ];
     let listed = app.ask("GET", "/v1/filters", &headers, Body::empty()).await;
     let filters = listed.json()["filters"].clone();
     assert_eq!(filters.as_array().unwrap().len(), 1);

@@ -10,16 +10,32 @@ const ADD: &str = "/v1/filters/revoked-jti/add";
 #[tokio::test]
 async fn what_is_no_json_is_malformed() {
     let app = App::start().await;
-    for body in ["", "}", "{", "item", "{\"item\":\"a\"} x", "{\"item\":\"\\ud800\"}", "{\"x\":}"] {
+    for body in [
+        "",
+        "}",
+        "{",
+        "item",
+        "{\"item\":\"a\"} x",
+        "{\"item\":\"\\ud800\"}",
+        "{\"x\":}",
+    ] {
         for path in [CHECK, ADD] {
             let answer = app.json("POST", path, body).await;
-            assert_eq!((answer.status, answer.problem()), (400, "malformed-body".into()), "{body}");
+            assert_eq!(
+                (answer.status, answer.problem()),
+                (400, "malformed-body".into()),
+                "{body}"
+            );
         }
     }
-    let not_utf8 = app.json("POST", CHECK, b"{\"item\":\"\xC1R\"}".to_vec()).await;
+    let not_utf8 = app
+        .json("POST", CHECK, b"{\"item\":\"\xC1R\"}".to_vec())
+        .await;
     assert_eq!(not_utf8.problem(), "malformed-body");
     let nested = "[".repeat(100_000);
-    let too_deep = app.json("POST", CHECK, format!("{{\"item\":{nested}")).await;
+    let too_deep = app
+        .json("POST", CHECK, format!("{{\"item\":{nested}"))
+        .await;
     assert_eq!(too_deep.problem(), "malformed-body");
 }
 
@@ -41,12 +57,28 @@ async fn a_field_that_is_not_as_it_must_be_is_pointed_to() {
         (CHECK, r#"{"item":"a","itme":"b"}"#, "/itme"),
         (CHECK, r#"{"item":"a","confirm":true}"#, "/confirm"),
         (CHECK, r#"{"item":"a","item":"b"}"#, "/item"),
-        (CHECK, r#"{"item":"a","min_watermark":null}"#, "/min_watermark"),
+        (
+            CHECK,
+            r#"{"item":"a","min_watermark":null}"#,
+            "/min_watermark",
+        ),
         (ADD, r#"{"item":"a","wait":"all"}"#, "/wait"),
         (ADD, r#"{"item":"a","expires_at":null}"#, "/expires_at"),
-        (ADD, r#"{"item":"a","expires_at":1893456000}"#, "/expires_at"),
-        (ADD, r#"{"item":"a","expires_at":"tomorrow"}"#, "/expires_at"),
-        (ADD, r#"{"item":"a","expires_at":"2030-01-01T00:00:00"}"#, "/expires_at"),
+        (
+            ADD,
+            r#"{"item":"a","expires_at":1893456000}"#,
+            "/expires_at",
+        ),
+        (
+            ADD,
+            r#"{"item":"a","expires_at":"tomorrow"}"#,
+            "/expires_at",
+        ),
+        (
+            ADD,
+            r#"{"item":"a","expires_at":"2030-01-01T00:00:00"}"#,
+            "/expires_at",
+        ),
         (batch, "{}", "/items"),
         (batch, r#"{"items":[]}"#, "/items"),
         (batch, r#"{"items":"a"}"#, "/items"),
@@ -56,10 +88,18 @@ async fn a_field_that_is_not_as_it_must_be_is_pointed_to() {
         (add_batch, r#"{"items":[["a"]]}"#, "/items/0"),
         (add_batch, r#"{"items":[{"item":"a"},{}]}"#, "/items/1/item"),
         (add_batch, r#"{"items":[{"item":"a","x":1}]}"#, "/items/0/x"),
-        (add_batch, r#"{"items":[{"item":"a","expires_at":"x"}]}"#, "/items/0/expires_at"),
+        (
+            add_batch,
+            r#"{"items":[{"item":"a","expires_at":"x"}]}"#,
+            "/items/0/expires_at",
+        ),
     ] {
         let answer = app.json("POST", path, body).await;
-        assert_eq!((answer.status, answer.problem()), (422, "invalid-field".into()), "{body}");
+        assert_eq!(
+            (answer.status, answer.problem()),
+            (422, "invalid-field".into()),
+            "{body}"
+        );
         assert_eq!(answer.pointer(), pointer, "{body}");
     }
     assert_eq!(app.verdict("revoked-jti", "a").await, "definitely-not");
@@ -73,12 +113,18 @@ async fn an_item_that_the_profile_refuses_is_pointed_to_and_all_of_its_batch_is_
     for item in ["", "  ", "\t", "a\0b", token, "Bearer abc", &long] {
         for path in [CHECK, ADD] {
             let answer = app.post(path, json!({ "item": item })).await;
-            assert_eq!((answer.status, answer.problem()), (422, "invalid-item".into()));
+            assert_eq!(
+                (answer.status, answer.problem()),
+                (422, "invalid-item".into())
+            );
             assert_eq!(answer.pointer(), "/item");
         }
         let path = "/v1/filters/revoked-jti/check-batch";
         let answer = app.post(path, json!({"items": ["a", item]})).await;
-        assert_eq!((answer.problem(), answer.pointer()), ("invalid-item".into(), "/items/1".into()));
+        assert_eq!(
+            (answer.problem(), answer.pointer()),
+            ("invalid-item".into(), "/items/1".into())
+        );
         let path = "/v1/filters/revoked-jti/add-batch";
         let items = json!({"items": [{"item": "a"}, {"item": item}]});
         let answer = app.post(path, items).await;
@@ -111,7 +157,9 @@ async fn no_answer_repeats_what_was_sent() {
             assert!(!text.contains("seeded"), "{text}");
         }
     }
-    let broken = app.json("POST", CHECK, format!("{{\"item\":\"{seed}\"")).await;
+    let broken = app
+        .json("POST", CHECK, format!("{{\"item\":\"{seed}\""))
+        .await;
     assert!(!String::from_utf8_lossy(&broken.body).contains("seeded"));
     let query = app.get(&format!("/v1/plan?capacity={seed}")).await;
     assert!(!String::from_utf8_lossy(&query.body).contains("seeded"));
@@ -125,11 +173,26 @@ async fn a_body_of_another_media_type_is_not_guessed_at() {
         (vec![], 415),
         (vec![("content-type", "text/plain")], 415),
         (vec![("content-type", "application/jsonx")], 415),
-        (vec![("content-type", "application/json; charset=latin1")], 415),
-        (vec![("content-type", "application/json"), ("content-encoding", "gzip")], 415),
+        (
+            vec![("content-type", "application/json; charset=latin1")],
+            415,
+        ),
+        (
+            vec![
+                ("content-type", "application/json"),
+                ("content-encoding", "gzip"),
+            ],
+            415,
+        ),
         (vec![("content-type", "application/json")], 200),
-        (vec![("content-type", "Application/JSON; charset=UTF-8")], 200),
-        (vec![("content-type", "application/json;charset=\"utf-8\"")], 200),
+        (
+            vec![("content-type", "Application/JSON; charset=UTF-8")],
+            200,
+        ),
+        (
+            vec![("content-type", "application/json;charset=\"utf-8\"")],
+            200,
+        ),
     ] {
         let answer = app.ask("POST", CHECK, &headers, body.clone()).await;
         assert_eq!(answer.status, status, "{headers:?}");
@@ -150,8 +213,14 @@ async fn names_and_filters_that_are_not_are_told_apart() {
         ("a%2Fb", 422, "invalid-field"),
         ("a%ff", 422, "invalid-field"),
     ] {
-        let answer = app.post(&format!("/v1/filters/{name}/check"), body.clone()).await;
-        assert_eq!((answer.status, answer.problem().as_str()), (status, kind), "{name}");
+        let answer = app
+            .post(&format!("/v1/filters/{name}/check"), body.clone())
+            .await;
+        assert_eq!(
+            (answer.status, answer.problem().as_str()),
+            (status, kind),
+            "{name}"
+        );
         if status == 422 {
             assert_eq!(answer.pointer(), "/filter");
         }
@@ -174,20 +243,42 @@ async fn a_declaration_out_of_range_is_pointed_to_and_makes_nothing() {
         (with("capacity", json!(1.5)), "/capacity"),
         (with("capacity", json!("1000")), "/capacity"),
         (with("capacity", json!(u64::MAX)), "/capacity"),
-        (with("false_positive_rate", json!(0)), "/false_positive_rate"),
-        (with("false_positive_rate", json!(1)), "/false_positive_rate"),
-        (with("false_positive_rate", json!("1%")), "/false_positive_rate"),
+        (
+            with("false_positive_rate", json!(0)),
+            "/false_positive_rate",
+        ),
+        (
+            with("false_positive_rate", json!(1)),
+            "/false_positive_rate",
+        ),
+        (
+            with("false_positive_rate", json!("1%")),
+            "/false_positive_rate",
+        ),
         (with("profile", json!("uuid")), "/profile"),
         (with("profile", json!(["jti"])), "/profile"),
         (with("profile", json!({"jti": null})), "/profile"),
-        (with("profile_options", json!({"plus_tags": true})), "/profile_options"),
-        (with("profile_options", json!({"plus": true})), "/profile_options/plus"),
-        (with("profile_options", json!({"plus_tags": 1})), "/profile_options/plus_tags"),
+        (
+            with("profile_options", json!({"plus_tags": true})),
+            "/profile_options",
+        ),
+        (
+            with("profile_options", json!({"plus": true})),
+            "/profile_options/plus",
+        ),
+        (
+            with("profile_options", json!({"plus_tags": 1})),
+            "/profile_options/plus_tags",
+        ),
         (with("profile_options", json!([])), "/profile_options"),
         (json!({"profile": "jti"}).to_string(), "/capacity"),
     ] {
         let answer = app.json("PUT", path, body.clone()).await;
-        assert_eq!((answer.status, answer.problem()), (422, "invalid-field".into()), "{body}");
+        assert_eq!(
+            (answer.status, answer.problem()),
+            (422, "invalid-field".into()),
+            "{body}"
+        );
         assert_eq!(answer.pointer(), pointer, "{body}");
     }
     assert_eq!(app.get(path).await.problem(), "unknown-filter");
@@ -201,13 +292,23 @@ async fn a_query_that_is_not_as_it_must_be_is_pointed_to() {
         ("?capacity=10", "/false_positive_rate"),
         ("?capacity=x&false_positive_rate=0.1", "/capacity"),
         ("?capacity=0&false_positive_rate=0.1", "/capacity"),
-        ("?capacity=10&false_positive_rate=NaN", "/false_positive_rate"),
+        (
+            "?capacity=10&false_positive_rate=NaN",
+            "/false_positive_rate",
+        ),
         ("?capacity=10&false_positive_rate=2", "/false_positive_rate"),
-        ("?capacity=10&capacity=10&false_positive_rate=0.1", "/capacity"),
+        (
+            "?capacity=10&capacity=10&false_positive_rate=0.1",
+            "/capacity",
+        ),
         ("?capacity=10&false_positive_rate=0.1&x=1", ""),
     ] {
         let answer = app.get(&format!("/v1/plan{query}")).await;
-        assert_eq!((answer.status, answer.problem()), (422, "invalid-field".into()), "{query}");
+        assert_eq!(
+            (answer.status, answer.problem()),
+            (422, "invalid-field".into()),
+            "{query}"
+        );
         assert_eq!(answer.pointer(), pointer, "{query}");
     }
 }

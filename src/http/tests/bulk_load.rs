@@ -11,7 +11,8 @@ use crate::http::lines::MAX_LINE_BYTES;
 const PATH: &str = "/v1/filters/registered-email/bulk-load";
 
 async fn load(app: &App, media_type: &str, body: impl Into<Body>) -> Answer {
-    app.ask("POST", PATH, &[("content-type", media_type)], body).await
+    app.ask("POST", PATH, &[("content-type", media_type)], body)
+        .await
 }
 
 #[tokio::test]
@@ -34,7 +35,10 @@ async fn plain_text_takes_an_item_a_line_without_mark_and_carriage_return() {
     let app = App::start().await;
     let body = "\u{feff}one@example.com\r\n\r\ntwo@example.com";
     let answer = load(&app, "text/plain; charset=utf-8", body).await.json();
-    assert_eq!((&answer["accepted"], &answer["blank"]), (&2.into(), &1.into()));
+    assert_eq!(
+        (&answer["accepted"], &answer["blank"]),
+        (&2.into(), &1.into())
+    );
     for item in ["one@example.com", "two@example.com"] {
         assert_eq!(app.verdict("registered-email", item).await, "maybe");
     }
@@ -51,7 +55,11 @@ async fn a_line_at_fault_ends_the_load_and_what_was_before_it_is_durable() {
         (b"null", "invalid-field", ""),
         (b"seeded@example.com", "invalid-field", ""),
         (b"{\"item\":5}", "invalid-field", "/item"),
-        (b"{\"item\":\"a\",\"expires_at\":\"x\"}", "invalid-field", "/expires_at"),
+        (
+            b"{\"item\":\"a\",\"expires_at\":\"x\"}",
+            "invalid-field",
+            "/expires_at",
+        ),
         (b"{\"seeded@example.com\":1}", "invalid-field", ""),
         (b"\"\xC1R\"", "invalid-field", ""),
         (long_line.as_bytes(), "invalid-field", ""),
@@ -61,15 +69,25 @@ async fn a_line_at_fault_ends_the_load_and_what_was_before_it_is_durable() {
         body.extend_from_slice(b"\n\"never@example.com\"\n");
         let answer = load(&app, "application/x-ndjson", body).await;
         let shown = String::from_utf8_lossy(line);
-        assert_eq!((answer.status, answer.problem().as_str()), (422, kind), "{shown}");
+        assert_eq!(
+            (answer.status, answer.problem().as_str()),
+            (422, kind),
+            "{shown}"
+        );
         assert_eq!(answer.pointer(), pointer, "{shown}");
         let problem = answer.json();
         assert_eq!(problem["line"], 3, "{shown}");
-        assert_eq!((&problem["accepted"], &problem["blank"]), (&1.into(), &1.into()));
+        assert_eq!(
+            (&problem["accepted"], &problem["blank"]),
+            (&1.into(), &1.into())
+        );
         assert!(problem["watermark"].is_string());
         assert!(!problem.to_string().contains("seeded"), "{problem}");
     }
-    assert_eq!(app.verdict("registered-email", "one@example.com").await, "maybe");
+    assert_eq!(
+        app.verdict("registered-email", "one@example.com").await,
+        "maybe"
+    );
     assert_eq!(
         app.verdict("registered-email", "never@example.com").await,
         "definitely-not"
@@ -99,7 +117,10 @@ async fn a_stream_that_breaks_off_says_how_much_of_it_is_durable() {
         .body(Body::from_stream(stream::iter(chunks)))
         .unwrap();
     let answer = app.send(request).await;
-    assert_eq!((answer.status, answer.problem()), (400, "malformed-body".into()));
+    assert_eq!(
+        (answer.status, answer.problem()),
+        (400, "malformed-body".into())
+    );
     assert_eq!(answer.json()["accepted"], 1);
 }
 
@@ -107,7 +128,10 @@ async fn a_stream_that_breaks_off_says_how_much_of_it_is_durable() {
 async fn an_empty_stream_loads_nothing_and_other_media_types_are_refused() {
     let app = App::start().await;
     let answer = load(&app, "application/x-ndjson", "").await;
-    assert_eq!((answer.status, &answer.json()["accepted"]), (200, &0.into()));
+    assert_eq!(
+        (answer.status, &answer.json()["accepted"]),
+        (200, &0.into())
+    );
     for media_type in ["application/json", "application/octet-stream", "text/csv"] {
         let answer = load(&app, media_type, "\"a\"\n").await;
         assert_eq!(answer.problem(), "unsupported-media-type");

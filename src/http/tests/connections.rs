@@ -9,7 +9,7 @@ use tokio::task::{JoinHandle, spawn_blocking};
 use tokio_util::sync::CancellationToken;
 
 use super::{App, HttpLimits, PATIENCE, key};
-use crate::http::access::Scope;
+use crate::config::Scope;
 use crate::http::serve::serve;
 
 struct Served {
@@ -23,7 +23,7 @@ async fn served(limits: HttpLimits) -> Served {
     served_with(Vec::new(), limits).await
 }
 
-async fn served_with(keys: Vec<crate::http::access::Key>, limits: HttpLimits) -> Served {
+async fn served_with(keys: Vec<crate::config::ApiKey>, limits: HttpLimits) -> Served {
     let app = App::start_with(keys, limits.clone()).await;
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();

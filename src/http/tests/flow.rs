@@ -8,7 +8,9 @@ use super::App;
 async fn what_is_added_checks_maybe_and_what_is_not_checks_definitely_not() {
     let app = App::start().await;
     let path = "/v1/filters/revoked-jti";
-    let absent = app.post(&format!("{path}/check"), json!({"item": "t1"})).await;
+    let absent = app
+        .post(&format!("{path}/check"), json!({"item": "t1"}))
+        .await;
     assert_eq!(
         absent.json(),
         json!({"filter": "revoked-jti", "verdict": "definitely-not", "estimated_fp_rate": 0.0})
@@ -37,7 +39,10 @@ async fn batches_answer_in_order_and_say_how_many_they_took() {
     assert!(added["watermark"].is_string());
     let asked = json!({"items": ["eve@example.com", "ann@example.com", "BOB@example.com"]});
     let checked = app.post(&format!("{path}/check-batch"), asked).await.json();
-    assert_eq!(checked["verdicts"], json!(["definitely-not", "maybe", "maybe"]));
+    assert_eq!(
+        checked["verdicts"],
+        json!(["definitely-not", "maybe", "maybe"])
+    );
     assert!(checked.get("reason").is_none());
 }
 
@@ -81,7 +86,10 @@ async fn a_filter_is_made_described_and_deleted() {
     let mut other = wanted.clone();
     other["capacity"] = json!(1001);
     let refused = app.json("PUT", path, other.to_string()).await;
-    assert_eq!((refused.status, refused.problem()), (409, "declared-otherwise".into()));
+    assert_eq!(
+        (refused.status, refused.problem()),
+        (409, "declared-otherwise".into())
+    );
 
     let listed = app.get("/v1/filters").await.json();
     let names: Vec<_> = listed["filters"]
@@ -96,7 +104,10 @@ async fn a_filter_is_made_described_and_deleted() {
     assert_eq!((deleted.status, deleted.body.len()), (204, 0));
     assert_eq!(app.get(path).await.problem(), "unknown-filter");
     let refused = app.json("DELETE", "/v1/filters/revoked-jti", "").await;
-    assert_eq!((refused.status, refused.problem()), (409, "declared-by-config".into()));
+    assert_eq!(
+        (refused.status, refused.problem()),
+        (409, "declared-by-config".into())
+    );
 }
 
 #[tokio::test]
@@ -104,7 +115,10 @@ async fn a_filter_that_does_not_fit_says_by_how_much() {
     let app = App::start().await;
     let wanted = json!({"profile": "text", "capacity": 1_000_000_000, "false_positive_rate": 0.01});
     let refused = app.json("PUT", "/v1/filters/big", wanted.to_string()).await;
-    assert_eq!((refused.status, refused.problem()), (422, "over-memory-budget".into()));
+    assert_eq!(
+        (refused.status, refused.problem()),
+        (422, "over-memory-budget".into())
+    );
     let body = refused.json();
     assert!(body["needed_bytes"].as_i64().unwrap() > body["left_bytes"].as_i64().unwrap());
 }
@@ -120,7 +134,10 @@ async fn a_plan_says_what_a_filter_would_take() {
     assert_eq!(plan["hash_count"], 7);
     let at_2x = plan["fp_rate_at_2x"].as_f64().unwrap();
     let at_10x = plan["fp_rate_at_10x"].as_f64().unwrap();
-    assert!((at_2x - 0.157).abs() < 0.001 && (at_10x - 0.995).abs() < 0.001, "{plan}");
+    assert!(
+        (at_2x - 0.157).abs() < 0.001 && (at_10x - 0.995).abs() < 0.001,
+        "{plan}"
+    );
 }
 
 #[tokio::test]

@@ -8,7 +8,6 @@ mod document;
 mod flow;
 mod problems;
 
-use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -19,15 +18,15 @@ use http_body_util::BodyExt;
 use jiff::SignedDuration;
 use metrics_exporter_prometheus::PrometheusBuilder;
 use serde_json::{Value, json};
-use sha2::{Digest, Sha256};
 use tempfile::TempDir;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
-use super::access::{Access, Key, Scope};
+use super::access::Access;
 use super::{AppState, HttpLimits, router};
 use crate::clock::SystemClock;
+use crate::config::{ApiKey, Scope};
 use crate::filter::hashing::MasterKey;
 use crate::filter::profile::{EmailOptions, Profile};
 use crate::service::declaration::{Declaration, FilterName};
@@ -130,7 +129,7 @@ impl App {
         Self::start_with(Vec::new(), HttpLimits::default()).await
     }
 
-    async fn start_with(keys: Vec<Key>, limits: HttpLimits) -> Self {
+    async fn start_with(keys: Vec<ApiKey>, limits: HttpLimits) -> Self {
         let data_dir = TempDir::new().unwrap();
         let adapters = Adapters {
             store: Arc::new(SqliteStore::new(data_dir.path())),
@@ -220,12 +219,12 @@ impl App {
     }
 }
 
-fn key(text: &str, scopes: &[Scope]) -> Key {
-    Key {
+fn key(text: &str, scopes: &[Scope]) -> ApiKey {
+    ApiKey {
         id: text.to_owned(),
-        sha256: Sha256::digest(text).into(),
-        scopes: scopes.to_vec(),
+        sha256: ApiKey::digest(text.as_bytes()),
+        scopes: scopes.iter().copied().collect(),
         filters: None,
-        requests_per_second: None::<NonZeroU32>,
+        requests_per_second: None,
     }
 }

@@ -8,9 +8,19 @@ use crate::http::problem_kind::ProblemKind;
 #[tokio::test]
 async fn an_unknown_path_is_a_problem() {
     let app = App::start().await;
-    for path in ["/", "/v1", "/v2/filters", "/v1/filters/revoked-jti/chekc", "/docs/nothing.js"] {
+    for path in [
+        "/",
+        "/v1",
+        "/v2/filters",
+        "/v1/filters/revoked-jti/chekc",
+        "/docs/nothing.js",
+    ] {
         let answer = app.get(path).await;
-        assert_eq!((answer.status, answer.problem()), (404, "not-found".into()), "{path}");
+        assert_eq!(
+            (answer.status, answer.problem()),
+            (404, "not-found".into()),
+            "{path}"
+        );
     }
 }
 

@@ -21,7 +21,10 @@ fn assert_refused(error: &StoreError, part: &str) {
 async fn a_wrong_password_and_an_unknown_database_are_refused_and_no_password_is_shown() {
     let database = Database::create().await;
     let (server, _) = database.url().rsplit_once('/').unwrap();
-    assert_refused(&open_error(&format!("{server}/nowhere")).await, "create the database");
+    assert_refused(
+        &open_error(&format!("{server}/nowhere")).await,
+        "create the database",
+    );
     let wrong = format!(
         "postgres://postgres:hunter2@{}/{}",
         database.address(),
@@ -54,7 +57,10 @@ async fn what_answers_but_is_no_postgres_is_refused() {
     let answering = tokio::spawn(async move {
         use tokio::io::AsyncWriteExt as _;
         let (mut socket, _) = listener.accept().await.unwrap();
-        socket.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").await.unwrap();
+        socket
+            .write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+            .await
+            .unwrap();
         socket
     });
     let error = open_error(&format!("postgres://{address}/app")).await;
@@ -80,7 +86,12 @@ async fn a_certificate_is_checked_against_the_authority_that_is_named() {
         ("localhost", "verify-full", "other-ca.pem", "TLS failed"),
         ("localhost", "require", "other-ca.pem", "TLS failed"),
         ("127.0.0.1", "verify-full", "ca.pem", "TLS failed"),
-        ("localhost", "verify-full", "no-such.pem", "no-such.pem cannot be read"),
+        (
+            "localhost",
+            "verify-full",
+            "no-such.pem",
+            "no-such.pem cannot be read",
+        ),
     ] {
         let error = open_error(&url(host, mode, authority)).await;
         assert_refused(&error, part);

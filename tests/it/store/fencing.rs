@@ -6,9 +6,7 @@ use std::time::{Duration, Instant};
 use bloomgate::service::ports::{Store, StoreError};
 use bloomgate::store::PostgresStore;
 
-use super::rows::{
-    declared, loaded, open_postgres, postgres_at, postgres_options, row,
-};
+use super::rows::{declared, loaded, open_postgres, postgres_at, postgres_options, row};
 use crate::support::{Conduct, Database, Proxy, eventually};
 
 const DEADLINE: Duration = Duration::from_secs(20);
@@ -44,7 +42,12 @@ async fn a_second_process_is_refused_with_what_is_known_of_the_first() {
     let error = second.open().await.unwrap_err();
     assert!(matches!(error, StoreError::HeldElsewhere { .. }), "{error}");
     let message = error.to_string();
-    for known in ["\"first\"", "127.0.0.1", "stop that process", database.name()] {
+    for known in [
+        "\"first\"",
+        "127.0.0.1",
+        "stop that process",
+        database.name(),
+    ] {
         assert!(message.contains(known), "{message}");
     }
     first.poll().await.unwrap();
@@ -133,7 +136,11 @@ async fn a_successor_sees_the_adds_that_were_under_way_when_it_took_the_store() 
         .unwrap();
     let add = tokio::spawn({
         let first = first.clone();
-        async move { first.add(&[row(filter, "blocked"), row(filter, "under way")]).await }
+        async move {
+            first
+                .add(&[row(filter, "blocked"), row(filter, "under way")])
+                .await
+        }
     });
     wait_for_waiting(&database, 1).await;
     end_lock_session(&database).await;

@@ -8,8 +8,8 @@ use bloomgate::service::declaration::{Declaration, DeclaredBy};
 use bloomgate::service::ports::{Store, StoreError};
 
 use super::rows::{
-    Rows, a_declaration, bytes_row, declared, expiring, filter_name, loaded, moment,
-    open_postgres, row, unknown_filter,
+    Rows, a_declaration, bytes_row, declared, expiring, filter_name, loaded, moment, open_postgres,
+    row, unknown_filter,
 };
 use crate::support::{Database, eventually};
 
@@ -190,7 +190,11 @@ async fn a_deletion_waits_for_an_add_under_way_and_takes_its_rows_too() {
         .unwrap();
     let add = tokio::spawn({
         let store = store.clone();
-        async move { store.add(&[row(filter, "blocked"), row(filter, "new")]).await }
+        async move {
+            store
+                .add(&[row(filter, "blocked"), row(filter, "new")])
+                .await
+        }
     });
     wait_for_waiting(&database, 1).await;
     let delete = tokio::spawn({

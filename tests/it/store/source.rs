@@ -83,7 +83,10 @@ async fn another_type_is_refused_with_the_columns_name_and_a_remedy() {
         .await;
     for (column, parts) in [
         ("token", ["\"token\"", "bytea", "encode(token, 'hex')"]),
-        ("wrapped", ["\"wrapped\"", "bytes", "encode(wrapped, 'hex')"]),
+        (
+            "wrapped",
+            ["\"wrapped\"", "bytes", "encode(wrapped, 'hex')"],
+        ),
         ("\"The Mood\"", ["\"The Mood\"", "mood", "::text"]),
         ("list", ["\"list\"", "text[]", "::text"]),
         ("at", ["\"at\"", "timestamp with time zone", "::text"]),
@@ -125,7 +128,10 @@ async fn an_expiry_is_a_timestamp_with_time_zone_and_nothing_else() {
         ("jti", "leave it out"),
     ] {
         let message = refusal(&database, &format!("SELECT jti, {column} FROM t")).await;
-        assert!(message.contains(column) && message.contains(remedy), "{message}");
+        assert!(
+            message.contains(column) && message.contains(remedy),
+            "{message}"
+        );
     }
 }
 

@@ -144,7 +144,14 @@ async fn other_rows_than_were_counted_are_an_incomplete_set() {
         .load(&mut Rows::default())
         .await
         .unwrap_err();
-    let is_incomplete = matches!(error, StoreError::Incomplete { expected: 10, found: 6, .. });
+    let is_incomplete = matches!(
+        error,
+        StoreError::Incomplete {
+            expected: 10,
+            found: 6,
+            ..
+        }
+    );
     assert!(is_incomplete, "{error}");
 }
 

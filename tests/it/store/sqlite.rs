@@ -9,8 +9,7 @@ use bloomgate::store::SqliteStore;
 use sqlx::{Connection as _, SqliteConnection};
 
 use super::rows::{
-    a_declaration, bytes_row, declared, expiring, filter_name, loaded, moment, row,
-    unknown_filter,
+    a_declaration, bytes_row, declared, expiring, filter_name, loaded, moment, row, unknown_filter,
 };
 
 async fn open(folder: &Path) -> SqliteStore {
@@ -22,8 +21,13 @@ async fn open(folder: &Path) -> SqliteStore {
 /// Statements on the store's file, from outside.
 async fn execute(folder: &Path, statement: &'static str) {
     let path = folder.join("bloomgate.sqlite");
-    let mut connection = SqliteConnection::connect(path.to_str().unwrap()).await.unwrap();
-    sqlx::raw_sql(statement).execute(&mut connection).await.unwrap();
+    let mut connection = SqliteConnection::connect(path.to_str().unwrap())
+        .await
+        .unwrap();
+    sqlx::raw_sql(statement)
+        .execute(&mut connection)
+        .await
+        .unwrap();
     connection.close().await.unwrap();
 }
 
@@ -165,7 +169,10 @@ async fn adds_go_on_while_a_load_reads() {
         let store = store.clone();
         async move {
             for n in 0..20 {
-                store.add(&[row(filter, &format!("new {n}"))]).await.unwrap();
+                store
+                    .add(&[row(filter, &format!("new {n}"))])
+                    .await
+                    .unwrap();
             }
         }
     });
@@ -196,7 +203,11 @@ async fn a_folder_that_is_not_there_and_a_file_that_is_no_database_are_refused()
     let nowhere = SqliteStore::new(&folder.path().join("nowhere"));
     let error = nowhere.open().await.unwrap_err();
     assert!(matches!(error, StoreError::Refused { .. }), "{error}");
-    std::fs::write(folder.path().join("bloomgate.sqlite"), "no database ".repeat(400)).unwrap();
+    std::fs::write(
+        folder.path().join("bloomgate.sqlite"),
+        "no database ".repeat(400),
+    )
+    .unwrap();
     let error = SqliteStore::new(folder.path()).open().await.unwrap_err();
     assert!(matches!(error, StoreError::Refused { .. }), "{error}");
 }
