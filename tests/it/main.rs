@@ -5,6 +5,11 @@
 // Clippy takes only what stands in a `#[test]` for test code; all of this crate is.
 #![allow(clippy::unwrap_used, clippy::print_stderr)]
 
+mod api;
 mod architecture;
+mod document;
+mod generated_client;
+mod keys;
+mod readme;
 mod store;
 mod support;

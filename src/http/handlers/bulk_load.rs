@@ -24,7 +24,7 @@ use crate::http::lines::{LineTooLong, Lines, MAX_LINE_BYTES};
 use crate::http::parse::{Fault, Text, parse};
 use crate::http::problem::Problem;
 use crate::http::problem_kind::ProblemKind;
-use crate::http::wire::{AddRequest, BulkLoadAnswer, rate, whole};
+use crate::http::wire::{AddRequest, BulkLoadAnswer, ItemStream, rate, whole};
 use crate::service::bulk_load::BulkLoad;
 
 const NDJSON: &str = "application/x-ndjson";
@@ -46,7 +46,7 @@ const PLAIN: &str = "text/plain";
     tag = "items",
     params(FilterInPath),
     request_body(
-        content = String,
+        content = inline(ItemStream),
         content_type = "application/x-ndjson",
         description = "A JSON string or an object a line",
         example = "\"one\"\n{\"item\": \"two\", \"expires_at\": \"2030-01-01T00:00:00Z\"}\n"

@@ -14,7 +14,7 @@ mod answer;
 mod bloomgate;
 mod cluster;
 mod database;
-mod environment;
+pub(crate) mod environment;
 mod launch;
 mod proxy;
 #[cfg(test)]

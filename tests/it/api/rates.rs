@@ -1,0 +1,113 @@
+//! The rate is told honestly: from the bits, finite, and however full the filter is.
+
+use serde_json::{Value, json};
+
+use crate::support::Bloomgate;
+
+const SMALL: &str = "
+[filters.small]
+profile = \"text\"
+capacity = 5000
+false_positive_rate = 0.01
+[filters.tiny]
+profile = \"text\"
+capacity = 1
+false_positive_rate = 0.5
+";
+
+async fn fill(service: &Bloomgate, filter: &str, items: std::ops::Range<usize>) -> Value {
+    let lines: String = items.map(|number| format!("item-{number}\n")).collect();
+    let load = format!("/v1/filters/{filter}/bulk-load");
+    let answer = service.post_text(&load, "text/plain", lines).await;
+    answer.expect_status(200)
+}
+
+async fn metric(service: &Bloomgate, name: &str, filter: &str) -> f64 {
+    let text = service.get("/metrics").await.text;
+    let line = format!("{name}{{filter=\"{filter}\"}} ");
+    let value = text.lines().find_map(|found| found.strip_prefix(&line));
+    value.unwrap_or_else(|| panic!("no {name}")).parse().unwrap()
+}
+
+/// The share of `maybe` among items that were never added.
+async fn measured_rate(service: &Bloomgate, filter: &str) -> f64 {
+    let mut maybes = 0;
+    for batch in 0..10 {
+        let absent: Vec<_> = (0..10_000).map(|n| format!("absent-{batch}-{n}")).collect();
+        let found = service.check_batch(filter, &absent).await;
+        maybes += found.iter().filter(|is_maybe| **is_maybe).count();
+    }
+    f64::from(u32::try_from(maybes).unwrap()) / 100_000.0
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_filter_at_twenty_times_its_capacity_says_so_in_every_answer() {
+    let service = Bloomgate::start(SMALL).await;
+    service.wait_live("small").await;
+    fill(&service, "small", 0..5_000).await;
+    let described = service.describe("small").await;
+    let rate = described["estimated_fp_rate"].as_f64().unwrap();
+    let measured = measured_rate(&service, "small").await;
+    assert!((0.009..0.011).contains(&rate), "{rate}");
+    // Four standard deviations of the measurement.
+    assert!((measured - rate).abs() < 0.0013, "{measured}, said to be {rate}");
+    let cardinality = described["estimated_cardinality"].as_i64().unwrap();
+    assert!((4_900..=5_100).contains(&cardinality), "{cardinality}");
+    let cardinality = metric(&service, "bloomgate_filter_estimated_cardinality", "small").await;
+    assert!((4_900.0..=5_100.0).contains(&cardinality), "{cardinality}");
+
+    let loaded = fill(&service, "small", 5_000..100_000).await;
+    let added = service.add("small", "one-more").await;
+    let checked = service.check("small", "item-7").await;
+    let described = service.describe("small").await;
+    let in_metrics = metric(&service, "bloomgate_filter_estimated_fp_ratio", "small").await;
+    let measured = measured_rate(&service, "small").await;
+    for rate in [
+        loaded["estimated_fp_rate"].as_f64().unwrap(),
+        added["estimated_fp_rate"].as_f64().unwrap(),
+        described["estimated_fp_rate"].as_f64().unwrap(),
+        checked.estimated_fp_rate,
+        in_metrics,
+        measured,
+    ] {
+        assert!((0.99..=1.0).contains(&rate), "{rate}");
+    }
+    assert_eq!(described["false_positive_rate"], 0.01);
+    assert_eq!(described["over_capacity"], true);
+    assert!(metric(&service, "bloomgate_filter_over_capacity", "small").await > 0.5);
+    for batch in 0..10 {
+        let items: Vec<_> = (0..10_000).map(|n| format!("item-{}", batch * 10_000 + n)).collect();
+        let found = service.check_batch("small", &items).await;
+        assert!(found.into_iter().all(|is_maybe| is_maybe));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_number_is_finite_from_the_empty_filter_to_the_saturated_one() {
+    let service = Bloomgate::start(SMALL).await;
+    service.wait_live("tiny").await;
+    let empty = service.describe("tiny").await;
+    assert_eq!(empty["fill_ratio"], 0.0);
+    assert_eq!(empty["estimated_fp_rate"], 0.0);
+    assert_eq!(empty["estimated_cardinality"], 0);
+    assert_eq!(empty["over_capacity"], false);
+
+    let loaded = fill(&service, "tiny", 0..1_000).await;
+    assert_eq!(loaded["estimated_fp_rate"], 1.0);
+    let full = service.describe("tiny").await;
+    assert_eq!(full["fill_ratio"], 1.0);
+    assert_eq!(full["estimated_fp_rate"], 1.0);
+    assert_eq!(full["over_capacity"], true);
+    let cardinality = full["estimated_cardinality"].as_i64().unwrap();
+    assert!((1..1_000).contains(&cardinality), "{cardinality}");
+    let checked = service.check("tiny", "absent").await;
+    assert!(checked.is_match());
+    assert!((checked.estimated_fp_rate - 1.0).abs() < f64::EPSILON);
+    let added = service.post("/v1/filters/tiny/add", &json!({"item": "a"})).await;
+    assert_eq!(added.expect_status(200)["estimated_fp_rate"], 1.0);
+    for line in service.get("/metrics").await.text.lines() {
+        let value = line.rsplit(' ').next().unwrap();
+        let is_sample = !line.is_empty() && !line.starts_with('#');
+        assert!(!is_sample || value.parse::<f64>().unwrap().is_finite(), "{line}");
+    }
+}
