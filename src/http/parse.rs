@@ -69,10 +69,23 @@ fn malformed(error: &serde_json::Error) -> Fault {
     }
 }
 
+/// JSON that ceases to be UTF-8 after `text`.
+fn no_text(text: &[u8]) -> Fault {
+    let lines = || text.split(|byte| *byte == b'\n');
+    Fault::Malformed {
+        line: lines().count(),
+        column: lines().next_back().map_or(0, <[u8]>::len) + 1,
+    }
+}
+
 fn field_fault<'json, T: Deserialize<'json>>(json: &'json [u8]) -> Fault {
     // The first pass stopped at the field; what follows may still be no JSON.
     if let Err(error) = serde_json::from_slice::<IgnoredAny>(json) {
         return malformed(&error);
+    }
+    // What is ignored may hold any bytes; JSON is UTF-8.
+    if let Err(error) = std::str::from_utf8(json) {
+        return no_text(&json[..error.valid_up_to()]);
     }
     let mut deserializer = serde_json::Deserializer::from_slice(json);
     match serde_path_to_error::deserialize::<_, T>(&mut deserializer) {

@@ -104,7 +104,7 @@ pub struct AddBatchRequest<'a> {
 /// stream; as a string the whole of it would have to be in memory.
 #[derive(ToSchema)]
 #[schema(value_type = String, format = Binary)]
-pub struct ItemStream;
+pub struct ItemStream(pub String);
 
 /// A watermark as it came.
 pub struct WatermarkText(pub Watermark);

@@ -210,8 +210,8 @@ impl Service {
         expires_at: Option<Timestamp>,
     ) -> Result<AddAnswer, ServiceError> {
         let hosted = self.hosted(filter)?;
-        let generation = generation_of(&hosted)?;
         let canonical = accept(&hosted, item, None)?;
+        let generation = generation_of(&hosted)?;
         let row = new_row(generation, item, &canonical, expires_at);
         self.write(&hosted, generation, vec![row], Road::Add).await
     }
@@ -227,15 +227,20 @@ impl Service {
     ) -> Result<AddAnswer, ServiceError> {
         self.batch_in_range(items.len())?;
         let hosted = self.hosted(filter)?;
+        let canonicals = items
+            .iter()
+            .enumerate()
+            .map(|(index, (item, _))| accept(&hosted, item.as_ref(), Some(index)))
+            .collect::<Result<Vec<_>, ServiceError>>()?;
+        // Past the items, so that a caller hears of its own mistake whatever the store does.
         let generation = generation_of(&hosted)?;
         let rows = items
             .iter()
-            .enumerate()
-            .map(|(index, (item, expires_at))| {
-                let canonical = accept(&hosted, item.as_ref(), Some(index))?;
-                Ok(new_row(generation, item.as_ref(), &canonical, *expires_at))
+            .zip(&canonicals)
+            .map(|((item, expires_at), canonical)| {
+                new_row(generation, item.as_ref(), canonical, *expires_at)
             })
-            .collect::<Result<Vec<_>, ServiceError>>()?;
+            .collect();
         self.write(&hosted, generation, rows, Road::AddBatch).await
     }
 

@@ -247,7 +247,7 @@ async fn without_keys_it_serves_loopback_only_unless_it_is_told_to() {
         let service = Launch::new().listen(Some(listen)).start().await;
         assert_eq!(service.get("/livez").await.status, 200);
     }
-    let everywhere = Launch::new().listen(Some("0.0.0.0:0"));
+    let everywhere = Launch::new().listen(Some("0.0.0.0:0")).env("BLOOMGATE_STORE", "sqlite");
     let service = everywhere.clone().flag("--insecure-no-keys").start().await;
     assert_eq!(service.get("/v1/filters").await.status, 200);
     drop(service);

@@ -209,7 +209,7 @@ async fn a_plan_gives_the_bits_and_what_becomes_of_an_overfilled_filter() {
         (1_000_000, "0.01", 9_585_059, 7),
         (5_000_000, "1e-3", 71_887_938, 10),
         (1_000_000_000, "0.01", 9_585_058_378, 7),
-        (1_000_000_000_000, "0.01", 9_585_058_377_367, 7),
+        (1_000_000_000_000, "0.01", 9_585_058_377_368, 7),
     ] {
         let path = format!("/v1/plan?capacity={capacity}&false_positive_rate={rate}");
         let plan = service.get(&path).await.expect_status(200);

@@ -11,7 +11,7 @@ capacity = 5000
 false_positive_rate = 0.01
 [filters.tiny]
 profile = \"text\"
-capacity = 1
+capacity = 10
 false_positive_rate = 0.5
 ";
 

@@ -9,7 +9,7 @@ use bloomgate::service::ports::{Store, StoreError};
 
 use super::rows::{
     Rows, a_declaration, bytes_row, declared, expiring, filter_name, loaded, moment, open_postgres,
-    row, unknown_filter,
+    row,
 };
 use crate::support::{Database, eventually};
 
