@@ -196,7 +196,11 @@ pub fn install_logs() -> Result<(), TryInitError> {
         .find_map(|name| std::env::var(name).ok().filter(|value| !value.is_empty()));
     let filter = EnvFilter::new(directives.as_deref().unwrap_or("info"));
     let registry = tracing_subscriber::registry().with(filter);
-    let layer = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
+    let layer = tracing_subscriber::fmt::layer()
+        .with_writer(std::io::stderr)
+        // It would complain on the same stream, and panic where that cannot be written: a log on a
+        // full disk must not end what the log is about.
+        .log_internal_errors(false);
     if std::io::stderr().is_terminal() {
         registry.with(layer).try_init()
     } else {

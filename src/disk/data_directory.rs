@@ -150,7 +150,10 @@ impl DataDirectory {
 
     fn tie_to(&self, identity: Uuid) -> Result<(), DiskError> {
         match self.marker()?.and_then(|marker| marker.identity) {
-            Some(found) if found == identity => Ok(()),
+            Some(found) if found == identity => {
+                self.accept_new_store.store(false, Ordering::Relaxed);
+                Ok(())
+            }
             Some(found) if !self.accept_new_store.swap(false, Ordering::Relaxed) => Err(self
                 .other_store(
                     format!("{} with identity {identity}", self.store),
@@ -227,6 +230,10 @@ mod tests {
         let told = DataDirectory::open(folder.path(), StoreKind::Postgres, true).unwrap();
         told.tie(identity(2)).unwrap();
         assert!(told.tie(identity(3)).is_err(), "it was told of one store");
+        drop(told);
+        let told = DataDirectory::open(folder.path(), StoreKind::Postgres, true).unwrap();
+        told.tie(identity(2)).unwrap();
+        assert!(told.tie(identity(3)).is_err(), "it has found its store");
         drop(told);
         let directory = open(folder.path(), StoreKind::Postgres).unwrap();
         directory.tie(identity(2)).unwrap();

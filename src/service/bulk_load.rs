@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use super::answers::BulkLoadAnswer;
 use super::error::ServiceError;
 use super::ingest::{Written, answered};
-use super::ports::NewRow;
+use super::ports::{NewRow, Place};
 use super::registry::Hosted;
 use super::{Service, accept, generation_of, new_row};
 use crate::filter::profile::ItemError;
@@ -25,6 +25,8 @@ pub struct BulkLoad<'s> {
     hosted: Arc<Hosted>,
     part: Vec<NewRow>,
     in_flight: Option<(u64, Written)>,
+    /// The place of the last part that is durable.
+    place: Option<Place>,
     accepted: u64,
     blank: u64,
 }
@@ -42,6 +44,7 @@ impl Service {
             hosted,
             part: Vec::with_capacity(PART_ITEMS),
             in_flight: None,
+            place: None,
             accepted: 0,
             blank: 0,
         })
@@ -104,10 +107,11 @@ impl BulkLoad<'_> {
         }
         self.settle().await?;
         let generation = generation_of(&self.hosted)?;
+        let place = self.place.unwrap_or_else(|| generation.reached());
         Ok(BulkLoadAnswer {
             accepted: self.accepted,
             blank: self.blank,
-            watermark: self.service.watermark(generation.reached())?,
+            watermark: self.service.watermark(place)?,
             estimated_fp_rate: generation.bloom.estimated_fp_rate(),
         })
     }
@@ -125,7 +129,7 @@ impl BulkLoad<'_> {
 
     async fn settle(&mut self) -> Result<(), ServiceError> {
         if let Some((items, written)) = self.in_flight.take() {
-            answered(written).await?;
+            self.place = Some(answered(written).await?);
             self.accepted += items;
             self.hosted.meters.added(Road::BulkLoad, items);
         }

@@ -176,6 +176,9 @@ pub struct Generation {
     /// The sources, in the order of their names.
     pub sources: Vec<Feed>,
     reached: AtomicU64,
+    /// The hold of the store that is under way or about to begin. Holds count from 1.
+    hold: AtomicU64,
+    /// The hold in which the store was last loaded in full; 0 before the first load.
     loaded_in_hold: AtomicU64,
     completed: Notify,
     _reservation: Reservation,
@@ -206,6 +209,7 @@ impl Generation {
                 .map(|(name, max_staleness_ms)| Feed::new(name, max_staleness_ms))
                 .collect(),
             reached: AtomicU64::new(0),
+            hold: AtomicU64::new(0),
             loaded_in_hold: AtomicU64::new(0),
             completed: Notify::new(),
             _reservation: reservation,
@@ -250,14 +254,29 @@ impl Generation {
         Place(self.reached.load(Ordering::Acquire))
     }
 
-    /// Records that every acknowledged add up to `place` is set.
-    pub fn reach(&self, place: Place) {
-        self.reached.fetch_max(place.0, Ordering::AcqRel);
+    /// Records that a hold of the store begins. To be said before the store takes a write in it.
+    pub fn hold_begins(&self, hold: u64) {
+        self.hold.fetch_max(hold, Ordering::AcqRel);
     }
 
-    /// Records that the store was loaded in full within one hold of it. Holds count from 1.
+    /// Records that an add of this process, at `place`, is set.
+    ///
+    /// That says nothing about what lies before it as long as the store was not loaded within the
+    /// hold: another process may have acknowledged something in between.
+    pub fn add_is_set(&self, place: Place) {
+        let loaded_in_hold = self.loaded_in_hold.load(Ordering::Acquire);
+        if loaded_in_hold > 0 && loaded_in_hold == self.hold.load(Ordering::Acquire) {
+            self.reached.fetch_max(place.0, Ordering::AcqRel);
+        }
+    }
+
+    /// Records that the store was loaded in full within one hold of it. A load of an earlier hold
+    /// comes too late and has no effect.
     pub fn store_loaded(&self, hold: u64, reached: Place, asked: Moment, seconds: f64) {
-        self.reach(reached);
+        if self.hold.load(Ordering::Acquire) != hold {
+            return;
+        }
+        self.reached.fetch_max(reached.0, Ordering::AcqRel);
         self.store.load_succeeded(asked, seconds);
         self.loaded_in_hold.store(hold, Ordering::Release);
         self.completed.notify_waiters();
@@ -299,5 +318,78 @@ impl Generation {
                 .iter()
                 .find_map(|feed| feed.progress(format!("source {}", feed.name)))
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::filter::hashing::MasterKey;
+    use crate::filter::profile::Profile;
+    use crate::service::budget::MemoryBudget;
+
+    const ASKED: Moment = Moment {
+        monotonic_ms: 1_000,
+        wall_ms: 1_000,
+    };
+
+    fn generation() -> Generation {
+        let id = uuid::Uuid::from_u128(1);
+        let key = MasterKey::from_bytes([7; MasterKey::BYTES]).filter_key(id.as_bytes());
+        let declaration = Declaration::new(Profile::Text, 100, 0.01).unwrap();
+        let room = MemoryBudget::new(1 << 20).reserve(1 << 10).unwrap();
+        let no_sources = std::iter::empty();
+        Generation::new(FilterId(id), 1, declaration, key, room, 500, no_sources).unwrap()
+    }
+
+    #[test]
+    fn an_add_before_the_first_load_says_nothing_about_what_lies_before_it() {
+        let generation = generation();
+        generation.add_is_set(Place(9));
+        assert_eq!(generation.reached(), Place(0));
+        generation.hold_begins(1);
+        generation.add_is_set(Place(9));
+        assert_eq!(generation.reached(), Place(0));
+        generation.store_loaded(1, Place(10), ASKED, 0.1);
+        generation.add_is_set(Place(12));
+        assert_eq!(generation.reached(), Place(12));
+    }
+
+    #[test]
+    fn what_another_process_acknowledged_between_two_holds_is_not_reached_by_an_add_behind_it() {
+        let generation = generation();
+        generation.hold_begins(1);
+        generation.store_loaded(1, Place(10), ASKED, 0.1);
+        generation.hold_begins(2);
+        // At 20 the other process, of which this one knows nothing yet; at 30 this one.
+        generation.add_is_set(Place(30));
+        assert_eq!(generation.reached(), Place(10));
+        generation.store_loaded(2, Place(30), ASKED, 0.1);
+        assert_eq!(generation.reached(), Place(30));
+    }
+
+    #[test]
+    fn a_load_of_an_earlier_hold_comes_too_late() {
+        let generation = generation();
+        generation.hold_begins(1);
+        generation.hold_begins(2);
+        generation.store_loaded(1, Place(10), ASKED, 0.1);
+        assert_eq!(generation.standing(ASKED), Some(Reason::Loading));
+        generation.store_loaded(2, Place(10), ASKED, 0.1);
+        assert_eq!(generation.standing(ASKED), None);
+    }
+
+    #[test]
+    fn that_the_store_is_still_held_counts_only_within_the_hold_of_the_load() {
+        let generation = generation();
+        generation.hold_begins(1);
+        generation.store_loaded(1, Place(10), ASKED, 0.1);
+        let later = Moment {
+            monotonic_ms: 2_000,
+            wall_ms: 2_000,
+        };
+        generation.hold_begins(2);
+        generation.store_still_held(2, later);
+        assert_eq!(generation.standing(later), Some(Reason::Stale));
     }
 }

@@ -132,7 +132,7 @@ fn permits(rows: &[NewRow]) -> u32 {
 }
 
 impl Writer {
-    /// Writes until cancelled, and then what waits already.
+    /// Writes until cancelled, and then what waits already, for as long as the store takes it.
     pub async fn run(mut self, cancelled: CancellationToken) {
         let mut group = Vec::new();
         loop {
@@ -152,11 +152,17 @@ impl Writer {
                 rows_in_group += next.rows.len();
                 group.push(next);
             }
-            self.commit(&mut group).await;
+            let committed = self.commit(&mut group).await;
+            if !committed && self.requests.is_closed() {
+                // Nobody waits for a store that is gone while the process is to end: what is still
+                // in the queue is dropped, and so not acknowledged.
+                return;
+            }
         }
     }
 
-    async fn commit(&self, group: &mut Vec<AddRequest>) {
+    /// Writes one group and answers its callers; false when the store did not take it.
+    async fn commit(&self, group: &mut Vec<AddRequest>) -> bool {
         let mut rows = Vec::with_capacity(group.iter().map(|request| request.rows.len()).sum());
         for request in group.iter_mut() {
             for row in &request.rows {
@@ -178,12 +184,13 @@ impl Writer {
                     let answer = if receipt.deleted.contains(&generation.filter) {
                         Err(ServiceError::UnknownFilter)
                     } else {
-                        generation.reach(receipt.place);
+                        generation.add_is_set(receipt.place);
                         Ok(receipt.place)
                     };
                     // A caller who hung up needs no answer.
                     let _ = request.answer.send(answer);
                 }
+                true
             }
             Err(error) => {
                 tracing::warn!(%error, requests = group.len(), "adds were not acknowledged");
@@ -193,6 +200,7 @@ impl Writer {
                     let answer = Err(ServiceError::StoreUnavailable(Some(Arc::clone(&error))));
                     let _ = request.answer.send(answer);
                 }
+                false
             }
         }
     }

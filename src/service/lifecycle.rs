@@ -87,9 +87,15 @@ impl Lifecycle {
     /// # Errors
     /// What the store said.
     pub async fn open(&mut self) -> Result<(), StoreError> {
+        let hold = self.holds + 1;
+        for hosted in self.service.registry.all().values() {
+            if let Some(generation) = &hosted.generation {
+                generation.hold_begins(hold);
+            }
+        }
         self.service.take_store().await?;
-        self.holds += 1;
-        self.hold = Some(self.holds);
+        self.holds = hold;
+        self.hold = Some(hold);
         self.store_answers = true;
         self.reopen_backoff = retry_waits();
         Ok(())
@@ -188,6 +194,7 @@ impl Lifecycle {
             stays
         });
         for (filter, (hosted, generation)) in generations {
+            generation.hold_begins(hold);
             let loads_at_once = &self.loads_at_once;
             let service = &self.service;
             let job = |feed: FeedOf| Load {

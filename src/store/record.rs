@@ -96,15 +96,17 @@ impl FilterRecord {
 
 /// What to say of a schema that does not fit this program.
 pub(super) fn migration_refusal(error: &MigrateError) -> String {
-    match error {
-        MigrateError::VersionMissing(version) => format!(
+    if let MigrateError::VersionMissing(version) = error {
+        format!(
             "its schema has migration {version}, which this program does not know: a newer \
              version has been here; start that version or a later one"
-        ),
-        MigrateError::VersionMismatch(version) => format!(
+        )
+    } else if let MigrateError::VersionMismatch(version) = error {
+        format!(
             "migration {version} was applied to it with another text than this program has; \
              start the version that made it"
-        ),
-        other => other.to_string(),
+        )
+    } else {
+        error.to_string()
     }
 }

@@ -8,8 +8,11 @@
 mod api;
 mod architecture;
 mod document;
+mod email;
 mod generated_client;
 mod keys;
+mod large_tables;
 mod readme;
+mod sources;
 mod store;
 mod support;

@@ -15,11 +15,11 @@ use tokio::sync::Mutex;
 use tokio::time::{Instant, sleep};
 use uuid::Uuid;
 
+use super::SESSION_SETTINGS;
 use super::errors::{Fault, classify, within};
 use super::migrate::migrate;
 use super::session::{self, STEP_LIMIT, Scope};
 use super::url::Target;
-use super::{DELETE_LIMIT, SESSION_SETTINGS};
 use crate::service::ports::{StoreError, StoreIdentity};
 
 /// The bytes are "bloomgat".
@@ -30,6 +30,9 @@ const LOCK_KEY: i64 = 0x626c_6f6f_6d67_6174;
 const LOCK_PATIENCE: Duration = Duration::from_secs(5);
 
 const LOCK_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Time for a predecessor's writes to end; a deletion may take longer, and the next try waits again.
+const RAISE_LIMIT: Duration = Duration::from_secs(60);
 
 /// First server with `xid8` and `pg_current_snapshot`.
 const OLDEST_SERVER: i32 = 13_00_00;
@@ -60,10 +63,10 @@ impl Hold {
             "UPDATE bloomgate.store SET holder_epoch = holder_epoch + 1
              RETURNING identity, holder_epoch",
         );
-        // It waits for what a predecessor has under way; the longest is the deletion of a filter.
+        // It waits for what a predecessor has under way.
         unlimited(&mut session, what).await?;
         let (identity, epoch): (Uuid, i64) =
-            within(DELETE_LIMIT, what, raise.fetch_one(&mut session)).await?;
+            within(RAISE_LIMIT, what, raise.fetch_one(&mut session)).await?;
         session::set(&mut session, what, SESSION_SETTINGS, Scope::Session).await?;
         Ok(Self {
             identity: StoreIdentity(identity),
@@ -138,7 +141,14 @@ async fn unlimited(session: &mut PgConnection, what: &str) -> Result<(), StoreEr
     session::set(session, what, &[("statement_timeout", "0")], Scope::Session).await
 }
 
-async fn refuse_unfit_server(session: &mut PgConnection, what: &str) -> Result<(), StoreError> {
+/// Refuses a server that is too old, or a standby.
+///
+/// # Errors
+/// [`StoreError::Refused`]; else when it does not answer.
+pub(super) async fn refuse_unfit_server(
+    session: &mut PgConnection,
+    what: &str,
+) -> Result<(), StoreError> {
     let question =
         sqlx::query_as("SELECT current_setting('server_version_num')::int, pg_is_in_recovery()");
     let (version, is_standby): (i32, bool) =

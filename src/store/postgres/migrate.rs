@@ -12,6 +12,7 @@ use sqlx::{Acquire as _, PgConnection};
 use super::errors::{Fault, classify, within};
 use super::session::STEP_LIMIT;
 use crate::service::ports::StoreError;
+use crate::store::record::migration_refusal;
 
 /// The table of what was applied. In our schema: sqlx's default name lies in the user's own, where
 /// an application of theirs may keep its migrations.
@@ -85,6 +86,10 @@ async fn is_up_to_date(
 
 async fn apply(connection: &mut PgConnection, migrator: &Migrator) -> Result<(), MigrateError> {
     let mut transaction = connection.begin().await?;
+    // A migration may have to read every row.
+    sqlx::query("SET LOCAL statement_timeout = 0")
+        .execute(&mut *transaction)
+        .await?;
     sqlx::query("SELECT pg_advisory_xact_lock($1)")
         .bind(LOCK_KEY)
         .execute(&mut *transaction)
@@ -105,8 +110,9 @@ async fn apply(connection: &mut PgConnection, migrator: &Migrator) -> Result<(),
 }
 
 fn refusal(error: &MigrateError) -> Fault {
-    match error {
-        MigrateError::Execute(error) | MigrateError::ExecuteMigration(error, _) => classify(error),
-        other => Fault::Refused(crate::store::record::migration_refusal(other)),
+    if let MigrateError::Execute(error) | MigrateError::ExecuteMigration(error, _) = error {
+        classify(error)
+    } else {
+        Fault::Refused(migration_refusal(error))
     }
 }

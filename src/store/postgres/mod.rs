@@ -197,14 +197,25 @@ impl Store for PostgresStore {
 
     async fn load(&self, filter: FilterId, sink: &mut dyn RowSink) -> Result<Place, StoreError> {
         let what = self.what();
+        let hold = self.held()?;
         // A session of its own: a stream that breaks leaves none to be used again.
         let mut session = self.target.connect().await?;
         session::set(&mut session, what, SESSION_SETTINGS, Scope::Session).await?;
         let mut transaction = stream::begin(&mut session, what).await?;
         // Whatever is acknowledged by now has an id below xmax and is in the cut. What is under
         // way may have one too and is not: its bits are set by whoever sends it.
-        let question = sqlx::query_scalar("SELECT pg_snapshot_xmax(pg_current_snapshot())::text");
-        let xmax: String = within(STEP_LIMIT, what, question.fetch_one(&mut *transaction)).await?;
+        let question = sqlx::query_as(
+            "SELECT pg_snapshot_xmax(pg_current_snapshot())::text,
+                    (SELECT holder_epoch FROM bloomgate.store)",
+        );
+        let (xmax, epoch): (String, Option<i64>) =
+            within(STEP_LIMIT, what, question.fetch_one(&mut *transaction)).await?;
+        // A cut without our epoch is that of another server, which lags behind, or of a store that
+        // another process has taken: it may lack what was acknowledged before our hold. What was
+        // acknowledged within it is set.
+        if epoch != Some(hold.epoch) {
+            return Err(lost(what, "the load has met another holder's state of it"));
+        }
         let Place(xmax) = add::place_of(&xmax, what)?;
         let rows = format!(
             "SELECT item, expires_at FROM bloomgate.item WHERE filter_id = '{}'",
@@ -220,8 +231,8 @@ impl Store for PostgresStore {
         let hold = self.held()?;
         let checked = hold.check(self.what(), self.poll_limit).await;
         if matches!(checked, Err(StoreError::HoldLost { .. })) {
-            let now = self.hold.compare_and_swap(&hold, None);
-            drop(now);
+            // Unless it was taken anew meanwhile.
+            drop(self.hold.compare_and_swap(&hold, None));
             self.connections.close_idle().await;
         }
         checked

@@ -185,9 +185,11 @@ fn settled(options: PgConnectOptions, parameters: &[(&str, &str)]) -> PgConnectO
         .iter()
         .any(|(name, _)| matches!(*name, "sslrootcert" | "ssl-root-cert" | "ssl-ca"));
     // As libpq has it: who names a CA wants the certificate checked against it.
-    let mode = match options.get_ssl_mode() {
-        PgSslMode::Require if names_root => PgSslMode::VerifyCa,
-        mode => mode,
+    let mode = options.get_ssl_mode();
+    let mode = if names_root && matches!(mode, PgSslMode::Require) {
+        PgSslMode::VerifyCa
+    } else {
+        mode
     };
     let application_name = options
         .get_application_name()

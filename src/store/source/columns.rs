@@ -20,18 +20,18 @@ const CASELESS_TEXT: &str = "citext";
 /// The schema of the server's own types.
 const SERVER_SCHEMA: &str = "pg_catalog";
 
-/// A column and the type that it comes down to.
+/// A column and its type. A server tells of a column of a domain the type beneath, and of a domain
+/// over domains the one beneath them all.
 pub(super) struct Column {
     name: String,
-    /// As the user wrote it: `character(12)`, `token_id`.
-    declared_type: String,
-    /// Below all domains.
-    base_schema: String,
-    base_type: String,
+    /// As SQL writes it: `character`, `timestamp with time zone`.
+    sql_type: String,
+    schema: String,
+    type_name: String,
 }
 
 impl Column {
-    /// Asks the catalogue for the column's type, down through domains over domains.
+    /// Asks the catalogue for the column's type.
     ///
     /// # Errors
     /// When the server does not answer.
@@ -48,42 +48,36 @@ impl Column {
             Fault::Failed(detail).of(what)
         })?;
         let question = sqlx::query_as(
-            "WITH RECURSIVE chain AS (
-                 SELECT oid, typname, typnamespace, typtype, typbasetype
-                   FROM pg_catalog.pg_type WHERE oid = $1
-                 UNION ALL
-                 SELECT base.oid, base.typname, base.typnamespace, base.typtype, base.typbasetype
-                   FROM chain JOIN pg_catalog.pg_type AS base ON base.oid = chain.typbasetype
-                  WHERE chain.typtype = 'd'
-             )
-             SELECT pg_catalog.format_type($1, NULL), space.nspname::text, chain.typname::text
-               FROM chain JOIN pg_catalog.pg_namespace AS space ON space.oid = chain.typnamespace
-              WHERE chain.typtype <> 'd'",
+            "SELECT pg_catalog.format_type(type.oid, NULL), space.nspname::pg_catalog.text,
+                    type.typname::pg_catalog.text
+               FROM pg_catalog.pg_type AS type
+               JOIN pg_catalog.pg_namespace AS space ON space.oid = type.typnamespace
+              WHERE type.oid = $1",
         )
         .bind(oid)
         .persistent(false);
         let answer = within(STEP_LIMIT, what, question.fetch_one(connection));
-        let (declared_type, base_schema, base_type): (String, String, String) = answer.await?;
+        let (sql_type, schema, type_name): (String, String, String) = answer.await?;
         Ok(Self {
             name: column.name().to_owned(),
-            declared_type,
-            base_schema,
-            base_type,
+            sql_type,
+            schema,
+            type_name,
         })
     }
 
     fn is_item(&self) -> bool {
-        self.base_type == CASELESS_TEXT
-            || (self.base_schema == SERVER_SCHEMA && ITEM_TYPES.contains(&self.base_type.as_str()))
+        self.type_name == CASELESS_TEXT
+            || (self.schema == SERVER_SCHEMA && ITEM_TYPES.contains(&self.type_name.as_str()))
     }
 
     fn is_expiry(&self) -> bool {
-        self.base_schema == SERVER_SCHEMA && self.base_type == "timestamptz"
+        self.schema == SERVER_SCHEMA && self.type_name == "timestamptz"
     }
 
     fn item_hint(&self) -> String {
         let name = &self.name;
-        match self.base_type.as_str() {
+        match self.type_name.as_str() {
             "bytea" => format!("write encode({name}, 'hex') or convert_from({name}, 'UTF8')"),
             _ => format!("write {name}::text if its text is what is checked"),
         }
@@ -91,7 +85,7 @@ impl Column {
 
     fn expiry_hint(&self) -> String {
         let name = &self.name;
-        match self.base_type.as_str() {
+        match self.type_name.as_str() {
             "timestamp" | "date" => {
                 format!("write {name}::timestamp AT TIME ZONE 'UTC', with the zone that it is in")
             }
@@ -124,7 +118,7 @@ pub(super) fn refuse_unfit(columns: &[Column]) -> Result<(), String> {
             "expected text, varchar, char, citext, uuid or an integer in the column {:?}, \
              found {}; {}",
             item.name,
-            item.declared_type,
+            item.sql_type,
             item.item_hint()
         ));
     }
@@ -132,7 +126,7 @@ pub(super) fn refuse_unfit(columns: &[Column]) -> Result<(), String> {
         return Err(format!(
             "expected timestamp with time zone in the column {:?}, found {}; {}",
             expiry.name,
-            expiry.declared_type,
+            expiry.sql_type,
             expiry.expiry_hint()
         ));
     }
@@ -143,19 +137,19 @@ pub(super) fn refuse_unfit(columns: &[Column]) -> Result<(), String> {
 mod tests {
     use super::*;
 
-    fn column(name: &str, base_type: &str) -> Column {
+    fn column(name: &str, type_name: &str) -> Column {
         Column {
             name: name.to_owned(),
-            declared_type: base_type.to_owned(),
-            base_schema: SERVER_SCHEMA.to_owned(),
-            base_type: base_type.to_owned(),
+            sql_type: type_name.to_owned(),
+            schema: SERVER_SCHEMA.to_owned(),
+            type_name: type_name.to_owned(),
         }
     }
 
     #[test]
     fn an_item_and_perhaps_an_expiry_are_taken() {
-        for base_type in ITEM_TYPES {
-            assert_eq!(refuse_unfit(&[column("jti", base_type)]), Ok(()));
+        for type_name in ITEM_TYPES {
+            assert_eq!(refuse_unfit(&[column("jti", type_name)]), Ok(()));
         }
         let columns = [column("jti", "uuid"), column("expires_at", "timestamptz")];
         assert_eq!(refuse_unfit(&columns), Ok(()));
@@ -165,12 +159,12 @@ mod tests {
     fn another_type_is_refused_with_its_column_and_a_remedy() {
         let message = refuse_unfit(&[column("jti", "bytea")]).unwrap_err();
         assert!(message.contains("\"jti\"") && message.contains("encode(jti, 'hex')"));
-        for (base_type, remedy) in [
+        for (type_name, remedy) in [
             ("timestamp", "AT TIME ZONE"),
             ("date", "AT TIME ZONE"),
             ("int8", "to_timestamp(exp)"),
         ] {
-            let columns = [column("jti", "text"), column("exp", base_type)];
+            let columns = [column("jti", "text"), column("exp", type_name)];
             let message = refuse_unfit(&columns).unwrap_err();
             assert!(
                 message.contains("\"exp\"") && message.contains(remedy),
@@ -182,7 +176,7 @@ mod tests {
     #[test]
     fn a_users_own_type_is_no_item_because_of_its_name() {
         let mut own = column("jti", "text");
-        own.base_schema = "public".to_owned();
+        own.schema = "public".to_owned();
         assert!(refuse_unfit(&[own]).is_err());
     }
 

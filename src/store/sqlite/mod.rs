@@ -35,6 +35,13 @@ use crate::service::ports::{
 /// The name of the file within the data directory.
 const FILE_NAME: &str = "bloomgate.sqlite";
 
+/// Pages of 4 KiB in the log before it is brought into the file, 64 MiB. Digests fall on pages all
+/// over the file, and a page that several adds have touched is then written but once.
+const LOG_PAGES: &str = "16384";
+
+/// Page cache of a connection: 16 MiB, said as a negative number of KiB.
+const CACHE_KIB: &str = "-16384";
+
 /// How long a statement waits for another connection's lock, such as a backup's.
 const BUSY_LIMIT: Duration = Duration::from_secs(5);
 
@@ -50,6 +57,9 @@ struct Open {
     writer: SqliteConnection,
     /// Device and inode: the file that the writer has, wherever its name points to later.
     file: (u64, u64),
+    /// Changes with every commit of another connection, and no connection of ours but the writer
+    /// ever writes.
+    data_version: i64,
 }
 
 impl SqliteStore {
@@ -72,6 +82,8 @@ impl SqliteStore {
             // Every commit reaches the disk, on a Mac through the disk's own cache too.
             .synchronous(SqliteSynchronous::Full)
             .pragma("fullfsync", "1")
+            .pragma("wal_autocheckpoint", LOG_PAGES)
+            .pragma("cache_size", CACHE_KIB)
             .foreign_keys(true)
             .busy_timeout(BUSY_LIMIT)
             .disable_statement_logging()
@@ -140,12 +152,23 @@ impl SqliteStore {
         migrator
             .run_direct(None, writer, false)
             .await
-            .map_err(|error| match error {
-                MigrateError::Execute(error) | MigrateError::ExecuteMigration(error, _) => {
+            .map_err(|error| {
+                if let MigrateError::Execute(error) | MigrateError::ExecuteMigration(error, _) =
+                    error
+                {
                     self.error(&error)
+                } else {
+                    self.refused(migration_refusal(&error))
                 }
-                other => self.refused(migration_refusal(&other)),
             })
+    }
+
+    /// Source: SQLite documentation, "PRAGMA data_version".
+    async fn data_version(&self, writer: &mut SqliteConnection) -> Result<i64, StoreError> {
+        sqlx::query_scalar("PRAGMA data_version")
+            .fetch_one(writer)
+            .await
+            .map_err(|error| self.error(&error))
     }
 
     async fn file(&self) -> Result<(u64, u64), StoreError> {
@@ -168,7 +191,12 @@ impl Store for SqliteStore {
             .await
             .map_err(|error| self.error(&error))?;
         let file = self.file().await?;
-        *self.open.lock().await = Some(Open { writer, file });
+        let data_version = self.data_version(&mut writer).await?;
+        *self.open.lock().await = Some(Open {
+            writer,
+            file,
+            data_version,
+        });
         Ok(StoreIdentity(identity))
     }
 
@@ -243,10 +271,11 @@ impl Store for SqliteStore {
         if open.file != now {
             return Err(self.lost("another file has taken the place of its own"));
         }
-        sqlx::query("SELECT last_commit FROM store")
-            .fetch_one(&mut open.writer)
-            .await
-            .map_err(|error| self.error(&error))?;
+        // The lock on the data directory keeps others out, unless its file was removed or the file
+        // system knows no locks.
+        if self.data_version(&mut open.writer).await? != open.data_version {
+            return Err(self.lost("another process has written to it"));
+        }
         Ok(())
     }
 

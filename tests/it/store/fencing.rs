@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use bloomgate::service::ports::{Store, StoreError};
 use bloomgate::store::PostgresStore;
 
-use super::rows::{declared, loaded, open_postgres, postgres_at, postgres_options, row};
+use super::rows::{Rows, declared, loaded, open_postgres, postgres_at, postgres_options, row};
 use crate::support::{Conduct, Database, Proxy, eventually};
 
 const DEADLINE: Duration = Duration::from_secs(20);
@@ -68,7 +68,7 @@ async fn a_process_waits_for_one_that_is_on_its_way_out() {
         let second = second.clone();
         async move { second.open().await }
     });
-    eventually("the second has connected", DEADLINE, async || {
+    eventually("the second asks for the lock", DEADLINE, async || {
         let sessions: i64 = database
             .query_value(
                 "SELECT count(*) FROM pg_stat_activity
@@ -76,7 +76,7 @@ async fn a_process_waits_for_one_that_is_on_its_way_out() {
                     AND pid <> pg_backend_pid()",
             )
             .await;
-        (sessions == 2).then_some(())
+        (sessions == 1).then_some(())
     })
     .await;
     first.close().await;
@@ -190,4 +190,22 @@ async fn wait_for_waiting(database: &Database, sessions: i64) {
         (waiting == sessions).then_some(())
     })
     .await;
+}
+
+#[tokio::test]
+async fn a_load_counts_only_where_it_meets_the_hold_of_its_own_process() {
+    let database = Database::create().await;
+    let store = open_postgres(database.url()).await;
+    let filter = declared(&store, "f").await.id;
+    store.add(&[row(filter, "a")]).await.unwrap();
+    // As a server would answer that lags behind, or that another process has taken.
+    for other_epoch in ["holder_epoch - 1", "holder_epoch + 2"] {
+        database
+            .execute(&format!(
+                "UPDATE bloomgate.store SET holder_epoch = {other_epoch}"
+            ))
+            .await;
+        let error = store.load(filter, &mut Rows::default()).await.unwrap_err();
+        assert!(matches!(error, StoreError::HoldLost { .. }), "{error}");
+    }
 }

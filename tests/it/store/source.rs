@@ -85,7 +85,7 @@ async fn another_type_is_refused_with_the_columns_name_and_a_remedy() {
         ("token", ["\"token\"", "bytea", "encode(token, 'hex')"]),
         (
             "wrapped",
-            ["\"wrapped\"", "bytes", "encode(wrapped, 'hex')"],
+            ["\"wrapped\"", "bytea", "encode(wrapped, 'hex')"],
         ),
         ("\"The Mood\"", ["\"The Mood\"", "mood", "::text"]),
         ("list", ["\"list\"", "text[]", "::text"]),

@@ -178,7 +178,8 @@ struct Adding {
 impl RowSink for Adding {
     fn begin(&mut self, _rows_expected: u64, _database_now: Timestamp) {
         self.begun.notify_one();
-        self.resume.recv().unwrap();
+        // Handed over first: a blocked worker would keep the sockets from being watched.
+        tokio::task::block_in_place(|| self.resume.recv().unwrap());
     }
 
     fn row(&mut self, item: Option<&[u8]>, _expires_at: Option<Timestamp>) {

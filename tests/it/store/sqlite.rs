@@ -225,3 +225,20 @@ async fn a_file_that_was_taken_away_is_a_lost_hold() {
     let error = store.poll().await.unwrap_err();
     assert!(matches!(error, StoreError::HoldLost { .. }), "{error}");
 }
+
+#[tokio::test]
+async fn what_another_process_writes_in_spite_of_the_lock_is_noticed() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(folder.path()).await;
+    let filter = declared(&store, "f").await;
+    store.add(&[row(filter.id, "a")]).await.unwrap();
+    loaded(&store, filter.id).await;
+    store.poll().await.unwrap();
+    let other = open(folder.path()).await;
+    other.add(&[row(filter.id, "b")]).await.unwrap();
+    let error = store.poll().await.unwrap_err();
+    assert!(matches!(error, StoreError::HoldLost { .. }), "{error}");
+    store.open().await.unwrap();
+    store.poll().await.unwrap();
+    assert_eq!(loaded(&store, filter.id).await.items(), ["a", "b"]);
+}

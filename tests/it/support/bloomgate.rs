@@ -166,6 +166,21 @@ impl Bloomgate {
         Answer::read(request.json(&json!({ "item": item })).send().await?).await
     }
 
+    /// POST with a JSON body to a service that may end before it answers.
+    pub(crate) async fn try_post(
+        &self,
+        path: &str,
+        body: &Value,
+    ) -> Result<Answer, reqwest::Error> {
+        let request = self.request(Method::POST, path).json(body);
+        Answer::read(request.send().await?).await
+    }
+
+    /// The id of the process.
+    pub(crate) fn pid(&self) -> Pid {
+        Pid::from_child(&self.process.child)
+    }
+
     /// The description of a filter.
     pub(crate) async fn describe(&self, filter: &str) -> Value {
         let answer = self.get(&format!("/v1/filters/{filter}")).await;
@@ -206,7 +221,7 @@ impl Bloomgate {
 
     /// Sends a signal and waits for nothing.
     pub(crate) fn send(&self, signal: Signal) {
-        kill_process(Pid::from_child(&self.process.child), signal).unwrap();
+        kill_process(self.pid(), signal).unwrap();
     }
 
     /// Waits until the process has ended.

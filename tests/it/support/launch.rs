@@ -22,6 +22,8 @@ pub(crate) struct Launch {
     listen: Option<String>,
     flags: Vec<String>,
     environment: Vec<(String, String)>,
+    /// What the program's own command line is appended to.
+    wrapper: Vec<String>,
 }
 
 /// How a program that ended by itself ended.
@@ -63,6 +65,7 @@ impl Launch {
             listen: Some("127.0.0.1:0".to_owned()),
             flags: Vec::new(),
             environment: Vec::new(),
+            wrapper: Vec::new(),
         }
     }
 
@@ -87,6 +90,12 @@ impl Launch {
     /// With one more variable in the environment.
     pub(crate) fn env(mut self, name: &str, value: &str) -> Self {
         self.environment.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// Run by another program, which must `exec` the command line that it is given behind its own.
+    pub(crate) fn through(mut self, wrapper: &[&str]) -> Self {
+        self.wrapper = wrapper.iter().map(|word| (*word).to_owned()).collect();
         self
     }
 
@@ -152,7 +161,10 @@ impl Launch {
             .unwrap();
         let stdout_path = output.path().join("stdout");
         let stderr_path = output.path().join("stderr");
-        let child = Command::new(env!("CARGO_BIN_EXE_bloomgate"))
+        let program = env!("CARGO_BIN_EXE_bloomgate").to_owned();
+        let mut words = self.wrapper.iter().cloned().chain([program]);
+        let child = Command::new(words.next().unwrap())
+            .args(words)
             .args(arguments)
             .current_dir(self.folder())
             .env_clear()

@@ -4,6 +4,7 @@
 //! - [`Cluster`]: a PostgreSQL server of one's own, to stop, kill and start again.
 //! - [`Proxy`]: a network between the program and its database that can fail in every way.
 //! - [`Bloomgate`]: the real program, as a process of its own.
+//! - [`Roads`]: the program with a filter for each road that an item can come by.
 //!
 //! Nothing here sleeps for luck: whatever takes time is polled with a deadline ([`eventually`]).
 
@@ -17,6 +18,7 @@ mod database;
 pub(crate) mod environment;
 mod launch;
 mod proxy;
+mod roads;
 #[cfg(test)]
 mod tests;
 
@@ -29,6 +31,7 @@ pub(crate) use self::{
     environment::tls_folder,
     launch::{Finished, Launch},
     proxy::{Conduct, Proxy},
+    roads::Roads,
 };
 
 use std::time::{Duration, Instant};
