@@ -91,10 +91,10 @@ pub struct PutFilterRequest {
     /// How items become canonical bytes.
     pub profile: Profile,
     /// How many items the filter is sized for.
-    #[schema(value_type = i64, minimum = 1, maximum = 9_007_199_254_740_991_i64, example = 1_000_000)]
+    #[schema(value_type = i64, minimum = 1, maximum = 1_000_000_000_000_i64, example = 1_000_000)]
     pub capacity: u64,
     /// How probably an item that was never added checks `maybe` once the capacity is reached.
-    #[schema(exclusive_minimum = 0.0, exclusive_maximum = 1.0, example = 0.01)]
+    #[schema(minimum = 0.000_000_000_1, maximum = 0.5, example = 0.01)]
     pub false_positive_rate: f64,
     /// Rules of providers, for the profile `email` only.
     #[serde(default, deserialize_with = "present")]

@@ -1,7 +1,7 @@
 //! The README's curl lines print what it says they print.
 //!
-//! Each block of `sh` that begins with `curl` is run as it stands, in order, against one freshly
-//! started service with nothing configured. Where a block of `json` or `text` follows, the output
+//! Each block of `sh` that begins with `curl`, or pipes into it, is run as it stands, in order,
+//! against one freshly started service with nothing configured. Where a block of `json` or `text` follows, the output
 //! must be that: `…` stands for any rest of a string or of a line, everything else for itself.
 
 use std::process::Command;
@@ -59,7 +59,8 @@ fn examples(text: &str) -> Vec<Example<'_>> {
     let mut blocks = blocks(text).into_iter().peekable();
     let mut examples = Vec::new();
     while let Some((command, _)) = blocks.next() {
-        if command.language != "sh" || !command.code.starts_with("curl ") {
+        let is_curl = command.code.starts_with("curl ") || command.code.contains("| curl ");
+        if command.language != "sh" || !is_curl {
             continue;
         }
         let is_output = |(block, follows): &(Block<'_>, bool)| {
@@ -172,7 +173,7 @@ async fn each_curl_line_prints_what_the_readme_says() {
 #[test]
 fn a_block_that_follows_directly_is_the_output_of_a_curl_line() {
     let text = "```sh\ncargo run\n```\n\n```sh\ncurl -s \\\n  a\n```\n\n```json\n{}\n```\n\
-                ```sh\ncurl b\n```\nText.\n```json\n1\n```\n";
+                ```sh\necho | curl b\n```\nText.\n```json\n1\n```\n";
     let found = examples(text);
     let lines: Vec<_> = found.iter().map(|example| example.command.line).collect();
     assert_eq!(lines, [6, 14]);

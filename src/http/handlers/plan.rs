@@ -22,10 +22,10 @@ type Pairs = Vec<(String, String)>;
 #[into_params(parameter_in = Query)]
 pub struct PlanQuery {
     /// How many items the filter is to hold.
-    #[param(value_type = i64, minimum = 1, maximum = 9_007_199_254_740_991_i64, example = 1_000_000)]
+    #[param(value_type = i64, minimum = 1, maximum = 1_000_000_000_000_i64, example = 1_000_000)]
     pub capacity: u64,
     /// How probably an absent item may check `maybe` then.
-    #[param(exclusive_minimum = 0.0, exclusive_maximum = 1.0, example = 0.01)]
+    #[param(minimum = 0.000_000_000_1, maximum = 0.5, example = 0.01)]
     pub false_positive_rate: f64,
 }
 

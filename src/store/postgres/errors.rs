@@ -3,13 +3,17 @@
 //! A failure is one of three: the server cannot be reached (trying again may help), it refuses us
 //! as we are configured (trying again will not), or it was reached and a statement failed. A
 //! server's own message can carry the values of a row: it is shown only for the classes of
-//! SQLSTATE that speak of connections, rights, names and resources. Its DETAIL, HINT and CONTEXT
-//! are never shown.
+//! SQLSTATE that speak of connections, rights and resources, and of names where it points to the
+//! name in the statement, for a row can name what is not there too (as by a cast to regclass). Its
+//! DETAIL, HINT and CONTEXT are never shown.
 //!
 //! Source of the codes: PostgreSQL documentation, appendix "PostgreSQL Error Codes".
 
 use std::io::ErrorKind;
 use std::time::Duration;
+
+use sqlx::error::DatabaseError;
+use sqlx::postgres::{PgDatabaseError, PgErrorPosition};
 
 use crate::service::ports::StoreError;
 
@@ -47,7 +51,8 @@ impl Fault {
 pub(crate) fn classify(error: &sqlx::Error) -> Fault {
     match error {
         sqlx::Error::Database(error) => {
-            classify_sqlstate(&error.code().unwrap_or_default(), error.message())
+            let sqlstate = error.code().unwrap_or_default();
+            classify_sqlstate(&sqlstate, error.message(), points_into_statement(&**error))
         }
         // rustls reports a certificate that does not verify, or an alert, as invalid data.
         sqlx::Error::Io(error) if error.kind() == ErrorKind::InvalidData => {
@@ -67,14 +72,26 @@ pub(crate) fn classify(error: &sqlx::Error) -> Fault {
     }
 }
 
+/// Whether the server found the fault in the text of the statement, and not in a row.
+fn points_into_statement(error: &dyn DatabaseError) -> bool {
+    let position = error
+        .try_downcast_ref::<PgDatabaseError>()
+        .and_then(PgDatabaseError::position);
+    matches!(position, Some(PgErrorPosition::Original(_)))
+}
+
 /// Sorts a failure that the server reported.
-fn classify_sqlstate(sqlstate: &str, message: &str) -> Fault {
+fn classify_sqlstate(sqlstate: &str, message: &str, points_into_statement: bool) -> Fault {
     let class = sqlstate.get(..2).unwrap_or_default();
-    let shown = match class {
-        "08" | "25" | "28" | "3D" | "3F" | "42" | "53" | "55" | "57" | "58" => {
-            format!("{} (SQLSTATE {sqlstate})", one_line(message))
-        }
-        _ => format!("SQLSTATE {sqlstate}"),
+    let is_without_values = match class {
+        "08" | "25" | "28" | "3D" | "3F" | "53" | "55" | "57" | "58" => true,
+        "42" => points_into_statement || sqlstate == "42501",
+        _ => false,
+    };
+    let shown = if is_without_values {
+        format!("{} (SQLSTATE {sqlstate})", one_line(message))
+    } else {
+        format!("SQLSTATE {sqlstate}")
     };
     match (class, sqlstate) {
         ("08", _) | (_, "53300" | "57P01" | "57P02" | "57P03" | "57P05" | "25P03" | "25P04") => {
@@ -126,11 +143,11 @@ mod tests {
     use super::*;
 
     fn is_unreachable(sqlstate: &str) -> bool {
-        matches!(classify_sqlstate(sqlstate, "m"), Fault::Unreachable(_))
+        matches!(classify_sqlstate(sqlstate, "m", true), Fault::Unreachable(_))
     }
 
     fn is_refused(sqlstate: &str) -> bool {
-        matches!(classify_sqlstate(sqlstate, "m"), Fault::Refused(_))
+        matches!(classify_sqlstate(sqlstate, "m", true), Fault::Refused(_))
     }
 
     #[test]
@@ -152,14 +169,19 @@ mod tests {
     #[test]
     fn the_servers_message_is_shown_only_where_it_carries_no_values() {
         for sqlstate in ["22P02", "23505", "23514", "P0001", "40001", "XX000", ""] {
-            let fault = classify_sqlstate(sqlstate, "ann@example.com");
+            let fault = classify_sqlstate(sqlstate, "ann@example.com", true);
             assert_eq!(fault, Fault::Failed(format!("SQLSTATE {sqlstate}")));
         }
-        let fault = classify_sqlstate("3D000", "database \"app\" does not exist");
-        assert!(
-            matches!(&fault, Fault::Refused(detail) if detail.contains("\"app\" does not")),
-            "{fault:?}"
-        );
+        let of_a_row = classify_sqlstate("42P01", "\"ann@example.com\" does not exist", false);
+        assert_eq!(of_a_row, Fault::Refused("SQLSTATE 42P01".to_owned()));
+        for (sqlstate, points_into_statement) in [("3D000", false), ("42P01", true)] {
+            let message = "\"app\" does not exist";
+            let fault = classify_sqlstate(sqlstate, message, points_into_statement);
+            assert!(
+                matches!(&fault, Fault::Refused(detail) if detail.contains("\"app\" does not")),
+                "{fault:?}"
+            );
+        }
     }
 
     #[test]

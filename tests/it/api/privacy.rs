@@ -228,6 +228,9 @@ async fn no_item_is_told_by_a_source_whose_query_fails_on_a_row() {
         "SELECT email, gone::timestamptz FROM account",
         "SELECT (xpath('/', email::xml))[1]::text FROM account",
         "SELECT email::json->>'a' FROM account",
+        "SELECT email::regclass::text FROM account",
+        "SELECT email::regtype::text FROM account",
+        "SELECT current_setting(email) FROM account",
     ] {
         let config = format!(
             "database_url = \"{}\"
