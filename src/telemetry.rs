@@ -8,7 +8,9 @@ pub mod scrape;
 #[cfg(test)]
 mod tests;
 
+use std::any::Any;
 use std::io::IsTerminal;
+use std::panic::PanicHookInfo;
 use std::time::Duration;
 
 use metrics::{Counter, Histogram, Unit, counter, gauge, histogram};
@@ -186,7 +188,7 @@ impl Metric {
 }
 
 /// Sets logs up: JSON lines on stderr, or plain text when that is a terminal. `BLOOMGATE_LOG` or
-/// `RUST_LOG` choose what is logged; `info` without them.
+/// `RUST_LOG` choose what is logged; `info` without them. Panics are logged as well.
 ///
 /// # Errors
 /// When logs were set up before in this process.
@@ -202,10 +204,30 @@ pub fn install_logs() -> Result<(), TryInitError> {
         // full disk must not end what the log is about.
         .log_internal_errors(false);
     if std::io::stderr().is_terminal() {
-        registry.with(layer).try_init()
+        registry.with(layer).try_init()?;
     } else {
-        registry.with(layer.json().flatten_event(true)).try_init()
+        registry.with(layer.json().flatten_event(true)).try_init()?;
     }
+    std::panic::set_hook(Box::new(log_panic));
+    Ok(())
+}
+
+/// Says where a panic was, and what it said only where that is a text of the program's own: one
+/// that was put together may quote an item, as that of a slice in the middle of a character does.
+fn log_panic(panic: &PanicHookInfo<'_>) {
+    let location = panic.location().map(ToString::to_string);
+    tracing::error!(
+        location = location.as_deref().unwrap_or("unknown"),
+        said = panic_message(panic.payload()),
+        "panicked"
+    );
+}
+
+fn panic_message(payload: &(dyn Any + Send)) -> &'static str {
+    payload
+        .downcast_ref::<&'static str>()
+        .copied()
+        .unwrap_or("not shown")
 }
 
 /// Installs the recorder of this process. To be called before any [`FilterMeters`] is made, for

@@ -136,10 +136,16 @@ impl Problem {
         }))
     }
 
-    /// A field at fault. The problem's own detail names the field and says the same.
+    /// A field at fault; an empty pointer is the body as a whole. The problem's own detail names
+    /// the field and says the same.
     pub fn at(kind: ProblemKind, pointer: impl Into<String>, detail: impl Into<String>) -> Self {
         let (pointer, detail) = (pointer.into(), detail.into());
-        let mut problem = Self::new(kind, format!("{pointer}: {detail}"));
+        let whole = if pointer.is_empty() {
+            detail.clone()
+        } else {
+            format!("{pointer}: {detail}")
+        };
+        let mut problem = Self::new(kind, whole);
         problem.0.errors.push(FieldError { pointer, detail });
         problem
     }

@@ -112,3 +112,12 @@ fn the_process_is_shown_and_every_family_has_one_type_line() {
     let different: HashSet<_> = types.iter().collect();
     assert_eq!(types.len(), different.len(), "{types:?}");
 }
+
+#[test]
+fn a_panic_that_quotes_what_it_met_is_not_repeated() {
+    let item = "seeded.person@example.com";
+    let quoting = std::panic::catch_unwind(|| panic!("no such item: {item}")).unwrap_err();
+    assert_eq!(panic_message(&*quoting), "not shown");
+    let own = std::panic::catch_unwind(|| panic!("a text of ours")).unwrap_err();
+    assert_eq!(panic_message(&*own), "a text of ours");
+}

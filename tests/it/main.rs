@@ -5,6 +5,7 @@
 // Clippy takes only what stands in a `#[test]` for test code; all of this crate is.
 #![allow(clippy::unwrap_used, clippy::print_stderr)]
 
+mod any_road;
 mod api;
 mod architecture;
 mod document;

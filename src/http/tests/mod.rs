@@ -6,6 +6,7 @@ mod bulk_load;
 mod connections;
 mod document;
 mod flow;
+mod gate;
 mod problems;
 
 use std::sync::Arc;

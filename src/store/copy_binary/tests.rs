@@ -1,3 +1,5 @@
+//! The grammar, kept whatever the chunks are.
+
 use proptest::prelude::*;
 
 use super::*;

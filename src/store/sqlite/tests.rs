@@ -1,3 +1,5 @@
+//! What needs the connection within: a file that may not grow.
+
 use super::*;
 use crate::filter::profile::Profile;
 

@@ -140,7 +140,7 @@ async fn a_declaration_comes_back_as_it_was_made_and_keeps_its_identity() {
         .declare(&name, &emails, DeclaredBy::Config)
         .await
         .unwrap();
-    assert_eq!(store.filters().await.unwrap(), [made.clone()]);
+    assert_eq!(store.filters().await.unwrap(), std::slice::from_ref(&made));
 
     let again = store
         .declare(&name, &a_declaration(), DeclaredBy::Api)

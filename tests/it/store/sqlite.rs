@@ -47,7 +47,10 @@ async fn what_was_added_is_there_after_a_restart_and_so_is_the_identity() {
 
     let store = SqliteStore::new(folder.path());
     assert_eq!(store.open().await.unwrap(), identity);
-    assert_eq!(store.filters().await.unwrap(), [filter.clone()]);
+    assert_eq!(
+        store.filters().await.unwrap(),
+        std::slice::from_ref(&filter)
+    );
     let mut found = loaded(&store, filter.id).await.found;
     found.sort();
     let mut expected: Vec<_> = rows
@@ -137,7 +140,7 @@ async fn a_declaration_comes_back_as_it_was_made_and_keeps_its_identity() {
         .declare(&name, &emails, DeclaredBy::Config)
         .await
         .unwrap();
-    assert_eq!(store.filters().await.unwrap(), [made.clone()]);
+    assert_eq!(store.filters().await.unwrap(), std::slice::from_ref(&made));
     let again = store
         .declare(&name, &a_declaration(), DeclaredBy::Api)
         .await
