@@ -117,7 +117,16 @@ pub async fn serve(
 
     let mut tasks = Tasks::default();
     let stop_writer = tasks.start(Task::Writer, async |stop| {
-        writer.run(stop).await;
+        // By the time it is told to stop the server has ended and nobody waits for an answer: what
+        // a store that does not answer has not taken then was never acknowledged.
+        let given_up = async {
+            stop.cancelled().await;
+            tokio::time::sleep(STOP_GRACE).await;
+        };
+        tokio::select! {
+            () = writer.run(stop.clone()) => {}
+            () = given_up => tracing::warn!("the last adds were given up"),
+        }
         Ok(())
     });
     let stop_lifecycle = tasks.start(Task::Lifecycle, async |stop| {
@@ -141,7 +150,7 @@ pub async fn serve(
     // commit is left without a store.
     let drain_timeout = config.limits.drain_timeout;
     tasks.stop(stop_server, drain_timeout + STOP_GRACE).await?;
-    tasks.stop(stop_writer, drain_timeout).await?;
+    tasks.stop(stop_writer, STOP_GRACE * 2).await?;
     tasks.stop(stop_lifecycle, STOP_GRACE).await?;
     store.close().await;
     tracing::info!("stopped");

@@ -132,7 +132,7 @@ fn permits(rows: &[NewRow]) -> u32 {
 }
 
 impl Writer {
-    /// Writes until cancelled, and then what waits already, for as long as the store takes it.
+    /// Writes until cancelled, and then what waits already.
     pub async fn run(mut self, cancelled: CancellationToken) {
         let mut group = Vec::new();
         loop {
@@ -152,17 +152,11 @@ impl Writer {
                 rows_in_group += next.rows.len();
                 group.push(next);
             }
-            let committed = self.commit(&mut group).await;
-            if !committed && self.requests.is_closed() {
-                // Nobody waits for a store that is gone while the process is to end: what is still
-                // in the queue is dropped, and so not acknowledged.
-                return;
-            }
+            self.commit(&mut group).await;
         }
     }
 
-    /// Writes one group and answers its callers; false when the store did not take it.
-    async fn commit(&self, group: &mut Vec<AddRequest>) -> bool {
+    async fn commit(&self, group: &mut Vec<AddRequest>) {
         let mut rows = Vec::with_capacity(group.iter().map(|request| request.rows.len()).sum());
         for request in group.iter_mut() {
             for row in &request.rows {
@@ -190,7 +184,6 @@ impl Writer {
                     // A caller who hung up needs no answer.
                     let _ = request.answer.send(answer);
                 }
-                true
             }
             Err(error) => {
                 tracing::warn!(%error, requests = group.len(), "adds were not acknowledged");
@@ -200,7 +193,6 @@ impl Writer {
                     let answer = Err(ServiceError::StoreUnavailable(Some(Arc::clone(&error))));
                     let _ = request.answer.send(answer);
                 }
-                false
             }
         }
     }

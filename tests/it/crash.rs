@@ -57,7 +57,10 @@ async fn kill_again_and_again(launch: Launch) {
     let absent: Vec<_> = (0..1_000).map(|n| format!("never added {n}")).collect();
     let verdicts = service.check_batch("crash", &absent).await;
     let matches = verdicts.iter().filter(|is_maybe| **is_maybe).count();
-    assert!(matches < 10, "a filter that says maybe to all shows nothing");
+    assert!(
+        matches < 10,
+        "a filter that says maybe to all shows nothing"
+    );
     eprintln!(
         "{ROUNDS} kills, {} items acknowledged, {:?}",
         acknowledged.len(),
@@ -71,7 +74,11 @@ async fn lost<'a>(service: &Bloomgate, acknowledged: &'a [String]) -> Vec<&'a St
     for items in acknowledged.chunks(CHECKED_AT_ONCE) {
         let verdicts = service.check_batch("crash", items).await;
         let found = items.iter().zip(verdicts);
-        lost.extend(found.filter(|(_, is_maybe)| !is_maybe).map(|(item, _)| item));
+        lost.extend(
+            found
+                .filter(|(_, is_maybe)| !is_maybe)
+                .map(|(item, _)| item),
+        );
     }
     lost
 }

@@ -99,7 +99,9 @@ async fn on_a_full_disk_adds_are_refused_and_nothing_acknowledged_is_lost() {
     service.restart().await;
     service.wait_live("full").await;
     assert_all_maybe(&service, &acknowledged).await;
-    add_batch(&service, &items("after", 10)).await.expect_status(200);
+    add_batch(&service, &items("after", 10))
+        .await
+        .expect_status(200);
 }
 
 #[tokio::test(flavor = "multi_thread")]

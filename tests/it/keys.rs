@@ -29,10 +29,17 @@ async fn new_key(id: &str, scopes: &str, filters: Option<&str>) -> Key {
     }
     let made = key_new(&arguments).await;
     assert_eq!(made.exit_code, Some(0), "{made:?}");
-    let secrets: Vec<_> = made.stdout.lines().filter(|line| line.starts_with("bg_")).collect();
+    let secrets: Vec<_> = made
+        .stdout
+        .lines()
+        .filter(|line| line.starts_with("bg_"))
+        .collect();
     assert_eq!(secrets.len(), 1, "the key is printed once");
     let (_, block) = made.stdout.split_once("[[keys]]").unwrap();
-    assert!(!block.contains(secrets[0]), "the configuration never holds the key");
+    assert!(
+        !block.contains(secrets[0]),
+        "the configuration never holds the key"
+    );
     Key {
         secret: secrets[0].to_owned(),
         block: format!("[[keys]]{block}\n"),
@@ -79,13 +86,29 @@ fn body_for(path: &str) -> Value {
 fn routes() -> Vec<(Method, &'static str, Option<&'static str>)> {
     vec![
         (Method::POST, "/v1/filters/revoked-jti/check", Some("check")),
-        (Method::POST, "/v1/filters/revoked-jti/check-batch", Some("check")),
+        (
+            Method::POST,
+            "/v1/filters/revoked-jti/check-batch",
+            Some("check"),
+        ),
         (Method::POST, "/v1/filters/revoked-jti/add", Some("add")),
-        (Method::POST, "/v1/filters/revoked-jti/add-batch", Some("add")),
-        (Method::POST, "/v1/filters/revoked-jti/bulk-load", Some("add")),
+        (
+            Method::POST,
+            "/v1/filters/revoked-jti/add-batch",
+            Some("add"),
+        ),
+        (
+            Method::POST,
+            "/v1/filters/revoked-jti/bulk-load",
+            Some("add"),
+        ),
         (Method::GET, "/v1/filters", Some("read")),
         (Method::GET, "/v1/filters/revoked-jti", Some("read")),
-        (Method::GET, "/v1/plan?capacity=10&false_positive_rate=0.1", Some("read")),
+        (
+            Method::GET,
+            "/v1/plan?capacity=10&false_positive_rate=0.1",
+            Some("read"),
+        ),
         (Method::GET, "/metrics", Some("read")),
         (Method::GET, "/openapi.json", Some("read")),
         (Method::GET, "/docs/", Some("read")),
@@ -139,7 +162,10 @@ async fn a_key_is_taken_from_either_header() {
     let admin = new_key("root", "admin", None).await;
     let service = start_with(&[&admin]).await;
     let bearer = format!("Bearer {}", admin.secret);
-    for header in [("x-api-key", admin.secret.as_str()), ("authorization", &bearer)] {
+    for header in [
+        ("x-api-key", admin.secret.as_str()),
+        ("authorization", &bearer),
+    ] {
         let answer = ask(&service, &Method::GET, "/v1/filters", &[header]).await;
         assert_eq!(answer.status, 200);
     }
@@ -159,7 +185,10 @@ async fn a_scope_opens_its_own_operations_and_admin_opens_all() {
             let answer = ask(&service, &method, path, &[("x-api-key", &key.secret)]).await;
             let allowed = needed.is_none_or(|needed| needed == *scope) || *scope == "admin";
             if allowed {
-                assert!(![401, 403].contains(&answer.status), "{scope} {path}: {answer:?}");
+                assert!(
+                    ![401, 403].contains(&answer.status),
+                    "{scope} {path}: {answer:?}"
+                );
                 continue;
             }
             answer.expect_problem(403, "forbidden");
@@ -184,7 +213,13 @@ async fn a_key_of_some_filters_reaches_and_sees_no_other() {
         let path = format!("/v1/filters/revoked-jti/{operation}");
         ask(&limited, Method::POST, &path).await.expect_status(200);
         // Whether another filter is there at all is not told either.
-        for other in ["registered-email", "nowhere", "revoked%2Djti", "REVOKED-JTI", "-"] {
+        for other in [
+            "registered-email",
+            "nowhere",
+            "revoked%2Djti",
+            "REVOKED-JTI",
+            "-",
+        ] {
             let path = format!("/v1/filters/{other}/{operation}");
             let answer = ask(&limited, Method::POST, &path).await;
             answer.expect_problem(403, "forbidden");
@@ -199,14 +234,23 @@ async fn a_key_of_some_filters_reaches_and_sees_no_other() {
         let answer = ask(&limited, method, path).await;
         answer.expect_problem(403, "forbidden");
     }
-    ask(&limited, Method::PUT, "/v1/filters/mine").await.expect_status(201);
+    ask(&limited, Method::PUT, "/v1/filters/mine")
+        .await
+        .expect_status(201);
     let names = async |key: &Key| -> Vec<String> {
-        let listed = ask(key, Method::GET, "/v1/filters").await.expect_status(200);
+        let listed = ask(key, Method::GET, "/v1/filters")
+            .await
+            .expect_status(200);
         let filters = listed["filters"].as_array().unwrap().iter();
-        filters.map(|filter| filter["filter"].as_str().unwrap().to_owned()).collect()
+        filters
+            .map(|filter| filter["filter"].as_str().unwrap().to_owned())
+            .collect()
     };
     assert_eq!(names(&limited).await, ["mine", "revoked-jti"]);
-    assert_eq!(names(&root).await, ["mine", "registered-email", "revoked-jti"]);
+    assert_eq!(
+        names(&root).await,
+        ["mine", "registered-email", "revoked-jti"]
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -216,7 +260,8 @@ async fn a_key_that_asks_too_often_gets_429_and_is_told_when_to_come_again() {
     let free = new_key("free", "check", None).await;
     let service = start_with(&[&limited, &free]).await;
     let path = "/v1/filters/revoked-jti/check";
-    let ask = async |key: &Key| ask(&service, &Method::POST, path, &[("x-api-key", &key.secret)]).await;
+    let ask =
+        async |key: &Key| ask(&service, &Method::POST, path, &[("x-api-key", &key.secret)]).await;
     let mut refused = None;
     for _ in 0..50 {
         let answer = ask(&limited).await;
@@ -239,15 +284,28 @@ async fn a_key_that_asks_too_often_gets_429_and_is_told_when_to_come_again() {
 #[tokio::test(flavor = "multi_thread")]
 async fn without_keys_it_serves_loopback_only_unless_it_is_told_to() {
     for listen in ["0.0.0.0:0", "[::]:0", "192.0.2.1:0"] {
-        let refused = Launch::new().listen(Some(listen)).expect_start_failure().await;
-        assert!(refused.stderr.contains("--insecure-no-keys"), "{}", refused.stderr);
-        assert!(refused.stderr.contains("bloomgate key new"), "{}", refused.stderr);
+        let refused = Launch::new()
+            .listen(Some(listen))
+            .expect_start_failure()
+            .await;
+        assert!(
+            refused.stderr.contains("--insecure-no-keys"),
+            "{}",
+            refused.stderr
+        );
+        assert!(
+            refused.stderr.contains("bloomgate key new"),
+            "{}",
+            refused.stderr
+        );
     }
     for listen in ["127.0.0.1:0", "127.0.0.9:0"] {
         let service = Launch::new().listen(Some(listen)).start().await;
         assert_eq!(service.get("/livez").await.status, 200);
     }
-    let everywhere = Launch::new().listen(Some("0.0.0.0:0")).env("BLOOMGATE_STORE", "sqlite");
+    let everywhere = Launch::new()
+        .listen(Some("0.0.0.0:0"))
+        .env("BLOOMGATE_STORE", "sqlite");
     let service = everywhere.clone().flag("--insecure-no-keys").start().await;
     assert_eq!(service.get("/v1/filters").await.status, 200);
     drop(service);

@@ -126,7 +126,10 @@ fn complaint(output: &Block<'_>, found: &str) -> Option<String> {
     let expected: Vec<_> = output.code.trim_end().lines().collect();
     let found: Vec<_> = found.trim_end().lines().collect();
     let is_same = expected.len() == found.len()
-        && expected.iter().zip(&found).all(|(expected, found)| is_line(expected, found));
+        && expected
+            .iter()
+            .zip(&found)
+            .all(|(expected, found)| is_line(expected, found));
     (!is_same).then(|| "the lines differ".to_owned())
 }
 
@@ -141,7 +144,11 @@ async fn each_curl_line_prints_what_the_readme_says() {
     service.wait_live("revoked-jti").await;
     service.wait_live("registered-email").await;
     let mut complaints = String::new();
-    let address = service.base_url().strip_prefix("http://").unwrap().to_owned();
+    let address = service
+        .base_url()
+        .strip_prefix("http://")
+        .unwrap()
+        .to_owned();
     for Example { command, output } in examples {
         let line = command.line;
         assert!(
@@ -157,8 +164,14 @@ async fn each_curl_line_prints_what_the_readme_says() {
             .unwrap();
         let stdout = String::from_utf8(ran.stdout).unwrap();
         let stderr = String::from_utf8_lossy(&ran.stderr);
-        assert!(ran.status.success(), "README.md:{line}: {}\n{stderr}", ran.status);
-        let complaint = output.as_ref().and_then(|output| complaint(output, &stdout));
+        assert!(
+            ran.status.success(),
+            "README.md:{line}: {}\n{stderr}",
+            ran.status
+        );
+        let complaint = output
+            .as_ref()
+            .and_then(|output| complaint(output, &stdout));
         if let (Some(complaint), Some(output)) = (complaint, output) {
             complaints += &format!(
                 "README.md:{}: {complaint}\n--- the command\n{}--- the README says\n{}\
@@ -193,7 +206,10 @@ fn an_output_is_held_to_everything_but_an_ellipsis() {
         complaint(&block, found)
     };
     let expected = r#"{"a": [1, 0.5], "w": "AQ…"}"#;
-    assert_eq!(complaint_of("json", expected, r#"{"w":"AQx_1","a":[1,0.5]}"#), None);
+    assert_eq!(
+        complaint_of("json", expected, r#"{"w":"AQx_1","a":[1,0.5]}"#),
+        None
+    );
     for found in [
         r#"{"a":[1,0.5]}"#,
         r#"{"a":[1,0.5],"w":"A"}"#,
@@ -207,6 +223,9 @@ fn an_output_is_held_to_everything_but_an_ellipsis() {
     }
     assert_eq!(complaint_of("text", "a 1\nb …\n", "a 1\nb 2 3\n"), None);
     for found in ["a 1\n", "a 1\nc 2\n", "a 1\nb 2\nc\n", "a 12\nb 2\n"] {
-        assert!(complaint_of("text", "a 1\nb …\n", found).is_some(), "{found}");
+        assert!(
+            complaint_of("text", "a 1\nb …\n", found).is_some(),
+            "{found}"
+        );
     }
 }

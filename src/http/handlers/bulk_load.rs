@@ -16,7 +16,6 @@ use bytes::Bytes;
 use jiff::Timestamp;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, Visitor};
-use utoipa::ToSchema;
 
 use super::FilterInPath;
 use crate::http::AppState;
@@ -30,11 +29,6 @@ use crate::service::bulk_load::BulkLoad;
 
 const NDJSON: &str = "application/x-ndjson";
 const PLAIN: &str = "text/plain";
-
-/// The body of a bulk load, for the document: generated clients take a file for it.
-#[derive(ToSchema)]
-#[schema(value_type = String, format = Binary)]
-pub struct ItemStream(#[expect(dead_code, reason = "a schema, never a value")] Bytes);
 
 /// Add a stream of items
 ///

@@ -2,10 +2,11 @@
 
 use std::collections::HashSet;
 
+use sqlx::AssertSqlSafe;
 use sqlx::sqlite::SqliteConnection;
-use sqlx::{AssertSqlSafe, Connection as _};
 use uuid::Uuid;
 
+use super::writer::Writer;
 use crate::service::ports::{AddReceipt, Place};
 use crate::store::rows::{DigestedRow, filters_named, unix_us_rounded_up};
 
@@ -15,11 +16,10 @@ const ROWS_A_STATEMENT: [usize; 3] = [256, 16, 1];
 
 /// Adds `rows`, which are merged. None of them is kept when it fails.
 pub(super) async fn add(
-    writer: &mut SqliteConnection,
+    writer: &mut Writer,
     rows: &[DigestedRow<'_>],
 ) -> Result<AddReceipt, sqlx::Error> {
-    // The write lock at once: a lock taken later could find that the cut has moved on.
-    let mut transaction = writer.begin_with("BEGIN IMMEDIATE").await?;
+    let transaction = writer.begin().await?;
     let commit: i64 =
         sqlx::query_scalar("UPDATE store SET last_commit = last_commit + 1 RETURNING last_commit")
             .fetch_one(&mut *transaction)
@@ -36,14 +36,14 @@ pub(super) async fn add(
     let mut rest = &kept[..];
     for rows_a_statement in ROWS_A_STATEMENT {
         while let Some((chunk, behind)) = rest.split_at_checked(rows_a_statement) {
-            insert(&mut transaction, commit, chunk).await?;
+            insert(transaction, commit, chunk).await?;
             rest = behind;
             if rest.is_empty() {
                 break;
             }
         }
     }
-    transaction.commit().await?;
+    writer.commit().await?;
     Ok(AddReceipt {
         place: Place(commit.cast_unsigned()),
         deleted: filters_named(rows)

@@ -8,6 +8,7 @@
 //! for a load's end.
 
 mod add;
+mod writer;
 
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
@@ -24,6 +25,7 @@ use sqlx::{ConnectOptions as _, Connection as _, Row as _};
 use tokio::sync::{MappedMutexGuard, Mutex, MutexGuard};
 use uuid::Uuid;
 
+use self::writer::Writer;
 use super::record::{FilterRecord, migration_refusal};
 use super::rows::digested;
 use crate::filter::profile::EmailOptions;
@@ -54,7 +56,7 @@ pub struct SqliteStore {
 
 /// What stands between open and close.
 struct Open {
-    writer: SqliteConnection,
+    writer: Writer,
     /// Device and inode: the file that the writer has, wherever its name points to later.
     file: (u64, u64),
     /// Changes with every commit of another connection, and no connection of ours but the writer
@@ -97,10 +99,12 @@ impl SqliteStore {
     }
 
     /// The writer, for one statement or transaction.
-    async fn writer(&self) -> Result<MappedMutexGuard<'_, SqliteConnection>, StoreError> {
+    async fn writer(&self) -> Result<MappedMutexGuard<'_, Writer>, StoreError> {
         let open = self.open.lock().await;
-        MutexGuard::try_map(open, |open| open.as_mut().map(|open| &mut open.writer))
-            .map_err(|_closed| self.lost("it is not open"))
+        let writer = MutexGuard::try_map(open, |open| open.as_mut().map(|open| &mut open.writer));
+        let mut writer = writer.map_err(|_closed| self.lost("it is not open"))?;
+        writer.roll_back().await;
+        Ok(writer)
     }
 
     fn lost(&self, detail: &str) -> StoreError {
@@ -193,7 +197,7 @@ impl Store for SqliteStore {
         let file = self.file().await?;
         let data_version = self.data_version(&mut writer).await?;
         *self.open.lock().await = Some(Open {
-            writer,
+            writer: Writer::new(writer),
             file,
             data_version,
         });
@@ -203,7 +207,7 @@ impl Store for SqliteStore {
     async fn filters(&self) -> Result<Vec<StoredFilter>, StoreError> {
         let mut writer = self.writer().await?;
         let rows = sqlx::query("SELECT * FROM filter ORDER BY name")
-            .fetch_all(&mut *writer)
+            .fetch_all(writer.connection())
             .await
             .map_err(|error| self.error(&error))?;
         let filters = rows.iter().map(|row| {
@@ -221,7 +225,7 @@ impl Store for SqliteStore {
     ) -> Result<StoredFilter, StoreError> {
         let record = FilterRecord::new(Uuid::new_v4(), name, declaration, declared_by);
         let mut writer = self.writer().await?;
-        let id = declare(&mut writer, record)
+        let id = declare(writer.connection(), record)
             .await
             .map_err(|error| self.error(&error))?;
         Ok(StoredFilter {
@@ -271,9 +275,10 @@ impl Store for SqliteStore {
         if open.file != now {
             return Err(self.lost("another file has taken the place of its own"));
         }
+        open.writer.roll_back().await;
         // The lock on the data directory keeps others out, unless its file was removed or the file
         // system knows no locks.
-        if self.data_version(&mut open.writer).await? != open.data_version {
+        if self.data_version(open.writer.connection()).await? != open.data_version {
             return Err(self.lost("another process has written to it"));
         }
         Ok(())
@@ -283,7 +288,7 @@ impl Store for SqliteStore {
         if let Some(open) = self.open.lock().await.take() {
             // The last connection brings the log into the file; what fails of that is done at
             // the next open.
-            let _ = open.writer.close().await;
+            let _ = open.writer.into_connection().close().await;
         }
     }
 }
@@ -340,8 +345,8 @@ async fn declare(writer: &mut SqliteConnection, record: FilterRecord) -> Result<
     .await
 }
 
-async fn delete(writer: &mut SqliteConnection, filter: FilterId) -> Result<bool, sqlx::Error> {
-    let mut transaction = writer.begin_with("BEGIN IMMEDIATE").await?;
+async fn delete(writer: &mut Writer, filter: FilterId) -> Result<bool, sqlx::Error> {
+    let transaction = writer.begin().await?;
     sqlx::query("DELETE FROM item WHERE filter_id = ?")
         .bind(filter.0)
         .execute(&mut *transaction)
@@ -350,7 +355,7 @@ async fn delete(writer: &mut SqliteConnection, filter: FilterId) -> Result<bool,
         .bind(filter.0)
         .execute(&mut *transaction)
         .await?;
-    transaction.commit().await?;
+    writer.commit().await?;
     Ok(deleted.rows_affected() > 0)
 }
 

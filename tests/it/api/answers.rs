@@ -70,7 +70,13 @@ async fn a_batch_of_checks_gives_one_verdict_an_item_in_the_order_of_the_request
     assert_eq!(answer["filter"], "revoked-jti");
     assert_eq!(
         answer["verdicts"],
-        json!(["maybe", "definitely-not", "maybe", "definitely-not", "maybe"])
+        json!([
+            "maybe",
+            "definitely-not",
+            "maybe",
+            "definitely-not",
+            "maybe"
+        ])
     );
 }
 
@@ -132,7 +138,10 @@ async fn a_description_says_what_was_declared_what_it_takes_and_what_the_bits_te
     assert_eq!(fields(&described), DESCRIPTION);
     assert_moment(&described["as_of"].take());
     let fill_ratio = described["fill_ratio"].take().as_f64().unwrap();
-    assert!((fill_ratio - 7.0 / 9_585_059.0).abs() < 1e-12, "{fill_ratio}");
+    assert!(
+        (fill_ratio - 7.0 / 9_585_059.0).abs() < 1e-12,
+        "{fill_ratio}"
+    );
     let rate = described["estimated_fp_rate"].take().as_f64().unwrap();
     assert!((rate / fill_ratio.powi(7) - 1.0).abs() < 1e-9, "{rate}");
     let expected = json!({
@@ -145,7 +154,10 @@ async fn a_description_says_what_was_declared_what_it_takes_and_what_the_bits_te
     });
     assert_eq!(described, expected);
     let memory_bytes = described["memory_bytes"].as_i64().unwrap();
-    assert!((1_198_133..1_200_000).contains(&memory_bytes), "{memory_bytes}");
+    assert!(
+        (1_198_133..1_200_000).contains(&memory_bytes),
+        "{memory_bytes}"
+    );
 
     let listed = service.get("/v1/filters").await.expect_status(200);
     assert_no_null(&listed);
@@ -196,7 +208,10 @@ async fn a_source_is_described_by_what_its_last_load_brought() {
         })
     );
     let found = service
-        .check_batch("taken", &["ANN@X.COM", "bob@x.com", "not-an-email", "eve@x.com"])
+        .check_batch(
+            "taken",
+            &["ANN@X.COM", "bob@x.com", "not-an-email", "eve@x.com"],
+        )
         .await;
     assert_eq!(found, [true, true, true, false]);
 }
@@ -277,7 +292,10 @@ async fn the_metrics_carry_the_promised_names_and_labels() {
         "bloomgate_load_rows{filter=\"revoked-jti\",source=\"store\"} 0",
         "bloomgate_store_errors_total 0",
     ] {
-        assert!(text.lines().any(|found| found == line), "{line}\nin\n{text}");
+        assert!(
+            text.lines().any(|found| found == line),
+            "{line}\nin\n{text}"
+        );
     }
     for name in [
         "bloomgate_filter_memory_bytes{filter=\"revoked-jti\"}",
@@ -321,7 +339,11 @@ async fn the_docs_page_and_a_page_for_each_kind_of_problem_are_served() {
     ] {
         let page = service.get(&format!("/problems/{name}")).await;
         assert_eq!(page.status, 200, "{name}");
-        assert!(page.header("content-type").unwrap().starts_with("text/html"));
+        assert!(
+            page.header("content-type")
+                .unwrap()
+                .starts_with("text/html")
+        );
         assert!(page.text.contains(name), "{name}");
     }
     let other = service.get("/problems/no-such-kind").await;

@@ -87,7 +87,9 @@ async fn a_filter_over_the_memory_budget_is_refused_with_what_it_needs_and_what_
                   false_positive_rate = 0.01";
     let service = Bloomgate::start(config).await;
     service.wait_live("revoked-jti").await;
-    let answer = service.put(SESSIONS, &declaration("text", 3_000_000, 0.01)).await;
+    let answer = service
+        .put(SESSIONS, &declaration("text", 3_000_000, 0.01))
+        .await;
     let problem = answer.expect_problem(422, "over-memory-budget");
     let needed_bytes = problem["needed_bytes"].as_i64().unwrap();
     let left_bytes = problem["left_bytes"].as_i64().unwrap();
@@ -97,7 +99,10 @@ async fn a_filter_over_the_memory_budget_is_refused_with_what_it_needs_and_what_
     let problem = service.put(SESSIONS, &absurd).await;
     let problem = problem.expect_problem(422, "over-memory-budget");
     assert!(problem["needed_bytes"].as_i64().unwrap() > 1_198_000_000_000);
-    service.get(SESSIONS).await.expect_problem(404, "unknown-filter");
+    service
+        .get(SESSIONS)
+        .await
+        .expect_problem(404, "unknown-filter");
 
     // What is deleted gives its bytes back, as soon as nothing reads or loads it any more.
     let fits = declaration("text", 2_000_000, 0.01);
@@ -126,7 +131,10 @@ async fn made_again(mut service: Bloomgate) {
     let check = format!("{SESSIONS}/check");
     let answer = service.post(&check, &json!({"item": "old"})).await;
     answer.expect_problem(404, "unknown-filter");
-    service.delete(SESSIONS).await.expect_problem(404, "unknown-filter");
+    service
+        .delete(SESSIONS)
+        .await
+        .expect_problem(404, "unknown-filter");
 
     // Another declaration is none of the old one's business.
     let wanted = declaration("text", 2_000, 0.02);
@@ -140,7 +148,9 @@ async fn made_again(mut service: Bloomgate) {
 
     service.restart().await;
     service.wait_live("sessions").await;
-    let found = service.check_batch("sessions", &["old", "late", "new"]).await;
+    let found = service
+        .check_batch("sessions", &["old", "late", "new"])
+        .await;
     assert_eq!(found, [false, false, true]);
 }
 

@@ -41,7 +41,11 @@ async fn refused_by_every_road(service: &Bloomgate, filter: &str, item: &str) ->
         ("check", json!({"item": item}), "/item"),
         ("check-batch", json!({"items": ["ok", item]}), "/items/1"),
         ("add", json!({"item": item}), "/item"),
-        ("add-batch", json!({"items": [{"item": "ok"}, {"item": item}]}), "/items/1/item"),
+        (
+            "add-batch",
+            json!({"items": [{"item": "ok"}, {"item": item}]}),
+            "/items/1/item",
+        ),
     ] {
         let path = format!("/v1/filters/{filter}/{operation}");
         let answer = service.post(&path, &body).await;
@@ -58,7 +62,13 @@ async fn a_whole_token_is_refused_with_a_hint_on_add_and_on_check() {
     let bearer = format!("Bearer {TOKEN}");
     let with_lower_case_scheme = format!("bearer {TOKEN}");
     let long = format!("{TOKEN}{}", "x".repeat(2_000));
-    for item in [TOKEN, &bearer, &with_lower_case_scheme, &long, "Bearer 7f0c"] {
+    for item in [
+        TOKEN,
+        &bearer,
+        &with_lower_case_scheme,
+        &long,
+        "Bearer 7f0c",
+    ] {
         for problem in refused_by_every_road(&service, "jti", item).await {
             let detail = problem["detail"].as_str().unwrap();
             assert!(detail.contains("`jti` claim"), "{detail}");
@@ -78,7 +88,9 @@ async fn a_blank_item_one_over_the_limit_and_one_with_u_0000_are_refused() {
     for (filter, limit_bytes) in [("jti", 1_024), ("email", 4_096), ("text", 4_096)] {
         let longest = "é".repeat(limit_bytes / 2);
         let too_long = format!("{longest}x");
-        for item in ["", " ", "  \t\r\n", "\u{a0}", "\u{3000}", "a\0b", "\0", &too_long] {
+        for item in [
+            "", " ", "  \t\r\n", "\u{a0}", "\u{3000}", "a\0b", "\0", &too_long,
+        ] {
             refused_by_every_road(&service, filter, item).await;
         }
         assert_eq!(service.describe(filter).await["fill_ratio"], 0.0);
@@ -95,15 +107,19 @@ async fn an_empty_filter_is_ready_at_once_and_answers_within_10_ms() {
     let service = Bloomgate::start("").await;
     let described = service.wait_live("revoked-jti").await;
     assert_eq!(described["estimated_cardinality"], 0);
-    eventually("the service is ready", Duration::from_secs(10), async || {
-        (service.get("/readyz").await.status == 200).then_some(())
-    })
+    eventually(
+        "the service is ready",
+        Duration::from_secs(10),
+        async || (service.get("/readyz").await.status == 200).then_some(()),
+    )
     .await;
     // The machine is busy with other tests: the fastest of many is what the program takes.
     let mut fastest = Duration::MAX;
     for number in 0..200 {
         let begun = Instant::now();
-        let checked = service.check("revoked-jti", &format!("absent-{number}")).await;
+        let checked = service
+            .check("revoked-jti", &format!("absent-{number}"))
+            .await;
         fastest = fastest.min(begun.elapsed());
         assert_eq!(checked.verdict, "definitely-not");
         assert!(checked.estimated_fp_rate.abs() < f64::EPSILON);
@@ -118,7 +134,9 @@ async fn items_added_a_thousand_times_over_are_counted_once_also_after_a_restart
     let config = FILTERS.replace("10000", "20");
     let mut service = Bloomgate::start(&config).await;
     service.wait_live("jti").await;
-    let items: Vec<_> = (0..10).map(|number| json!({"item": format!("id-{number}")})).collect();
+    let items: Vec<_> = (0..10)
+        .map(|number| json!({"item": format!("id-{number}")}))
+        .collect();
     let batch: Vec<_> = items.iter().cycle().take(10_000).collect();
     let add = "/v1/filters/jti/add-batch";
     let answer = service.post(add, &json!({ "items": batch })).await;
@@ -134,10 +152,18 @@ async fn items_added_a_thousand_times_over_are_counted_once_also_after_a_restart
     service.restart().await;
     assert_eq!(told(&service).await, before);
     for number in 0..10 {
-        assert!(service.check("jti", &format!("id-{number}")).await.is_match());
+        assert!(
+            service
+                .check("jti", &format!("id-{number}"))
+                .await
+                .is_match()
+        );
     }
     for item in items.iter().cycle().take(200) {
-        service.post("/v1/filters/jti/add", item).await.expect_status(200);
+        service
+            .post("/v1/filters/jti/add", item)
+            .await
+            .expect_status(200);
     }
     assert_eq!(told(&service).await, before);
 }
@@ -154,7 +180,10 @@ async fn of_an_item_added_with_several_expiries_the_longest_holds() {
             Some(at) => json!({"item": item, "expires_at": at}),
             None => json!({"item": item}),
         };
-        service.post("/v1/filters/jti/add", &body).await.expect_status(200);
+        service
+            .post("/v1/filters/jti/add", &body)
+            .await
+            .expect_status(200);
     };
     for (item, expiries) in [
         ("past", vec![past]),

@@ -54,7 +54,11 @@ async fn a_body_over_the_limit_is_refused_by_a_problem_that_a_plain_client_recei
         for body_bytes in [1_900_000, 2_100_000, LIMIT_BYTES] {
             let (status, problem) =
                 write_whole_then_read(&service, &path, &of_length(body_bytes)).await;
-            let kind = if is_batch { "invalid-field" } else { "invalid-item" };
+            let kind = if is_batch {
+                "invalid-field"
+            } else {
+                "invalid-item"
+            };
             assert_eq!(status, 422, "{problem}");
             assert_eq!(problem["type"], format!("/problems/{kind}"));
         }
@@ -68,7 +72,10 @@ async fn a_refusal_before_the_body_is_read_reaches_a_client_that_writes_on() {
     for (path, expected) in [
         ("/nowhere", (404, "/problems/not-found")),
         ("/livez", (405, "/problems/method-not-allowed")),
-        ("/v1/filters/revoked-jti/bulk-load", (415, "/problems/unsupported-media-type")),
+        (
+            "/v1/filters/revoked-jti/bulk-load",
+            (415, "/problems/unsupported-media-type"),
+        ),
     ] {
         let (status, problem) = write_whole_then_read(&service, path, &body).await;
         assert_eq!((status, problem["type"].as_str().unwrap()), expected);
@@ -94,12 +101,20 @@ async fn the_limits_of_the_configuration_are_the_ones_that_hold() {
         let three = json!({"items": vec![item.clone(); 3]});
         service.post(&path, &three).await.expect_status(200);
         let four = json!({"items": vec![item; 4]});
-        let problem = service.post(&path, &four).await.expect_problem(422, "invalid-field");
+        let problem = service
+            .post(&path, &four)
+            .await
+            .expect_problem(422, "invalid-field");
         assert_eq!(pointer(&problem), "/items");
-        assert!(problem["detail"].as_str().unwrap().contains("1 to 3"), "{problem}");
+        assert!(
+            problem["detail"].as_str().unwrap().contains("1 to 3"),
+            "{problem}"
+        );
     }
     let lines: String = (0..50_000).map(|n| format!("item-{n}\n")).collect();
-    let answer = service.post_text(&format!("{filter}/bulk-load"), "text/plain", lines).await;
+    let answer = service
+        .post_text(&format!("{filter}/bulk-load"), "text/plain", lines)
+        .await;
     assert_eq!(answer.expect_status(200)["accepted"], 50_000);
 }
 
@@ -107,7 +122,11 @@ async fn the_limits_of_the_configuration_are_the_ones_that_hold() {
 async fn a_batch_holds_10_000_items_and_no_more() {
     let service = Bloomgate::start("").await;
     service.wait_live("revoked-jti").await;
-    let items = |n: usize| (0..n).map(|n| json!({"item": n.to_string()})).collect::<Vec<_>>();
+    let items = |n: usize| {
+        (0..n)
+            .map(|n| json!({"item": n.to_string()}))
+            .collect::<Vec<_>>()
+    };
     let path = "/v1/filters/revoked-jti/add-batch";
     let answer = service.post(path, &json!({"items": items(10_000)})).await;
     assert_eq!(answer.expect_status(200)["accepted"], 10_000);
@@ -118,7 +137,9 @@ async fn a_batch_holds_10_000_items_and_no_more() {
     let path = "/v1/filters/revoked-jti/check-batch";
     let answer = service.post(path, &json!({"items": too_many})).await;
     answer.expect_problem(422, "invalid-field");
-    let found = service.check_batch("revoked-jti", &too_many[..10_000]).await;
+    let found = service
+        .check_batch("revoked-jti", &too_many[..10_000])
+        .await;
     assert!(found.into_iter().all(|is_maybe| is_maybe));
     // Not one of the batch that was refused was added.
     let described = service.describe("revoked-jti").await;

@@ -40,7 +40,11 @@ impl Said {
     /// Panics where the mark is found, as text or in hexadecimal as a database quotes bytes.
     fn assert_unmarked(&self) {
         let said = self.0.to_lowercase();
-        for mark in [MARK.to_owned(), hex::encode(MARK), hex::encode(MARK.to_uppercase())] {
+        for mark in [
+            MARK.to_owned(),
+            hex::encode(MARK),
+            hex::encode(MARK.to_uppercase()),
+        ] {
             if let Some(at) = said.find(&mark) {
                 let around: String = said[..at].chars().rev().take(300).collect();
                 let before: String = around.chars().rev().collect();
@@ -104,16 +108,24 @@ async fn every_road(service: &Bloomgate, filter: &str, address: &str, said: &mut
     };
     for operation in ["check", "check-batch", "add", "add-batch"] {
         for body in bodies(operation, address) {
-            said.by(post(&path(operation), "application/json", body)).await;
+            said.by(post(&path(operation), "application/json", body))
+                .await;
         }
         let body = json!({"item": address}).to_string();
         said.by(post(&path(operation), address, body)).await;
     }
     for body in bodies("", address) {
-        said.by(post(&path("bulk-load"), "application/x-ndjson", body.clone())).await;
-        said.by(post(&path("bulk-load"), "text/plain", body.clone())).await;
+        said.by(post(
+            &path("bulk-load"),
+            "application/x-ndjson",
+            body.clone(),
+        ))
+        .await;
+        said.by(post(&path("bulk-load"), "text/plain", body.clone()))
+            .await;
         let put = service.request(Method::PUT, "/v1/filters/other");
-        said.by(put.header(CONTENT_TYPE, "application/json").body(body)).await;
+        said.by(put.header(CONTENT_TYPE, "application/json").body(body))
+            .await;
     }
     for misplaced in [
         format!("/v1/filters/{address}"),
@@ -129,7 +141,13 @@ async fn every_road(service: &Bloomgate, filter: &str, address: &str, said: &mut
             said.by(service.request(method, &misplaced)).await;
         }
     }
-    for header in ["x-request-id", "x-api-key", "authorization", "user-agent", "accept"] {
+    for header in [
+        "x-request-id",
+        "x-api-key",
+        "authorization",
+        "user-agent",
+        "accept",
+    ] {
         let request = service.request(Method::GET, "/v1/filters/nowhere");
         said.by(request.header(header, address)).await;
     }
@@ -182,7 +200,8 @@ async fn no_item_is_told_by_a_postgres_that_fails_over_it() {
     }
     let add = async |said: &mut Said, number: usize| {
         let request = service.request(Method::POST, "/v1/filters/email/add");
-        said.by(request.json(&json!({"item": address(number)}))).await
+        said.by(request.json(&json!({"item": address(number)})))
+            .await
     };
     // The server quotes the whole row that a constraint refuses.
     database
@@ -191,7 +210,9 @@ async fn no_item_is_told_by_a_postgres_that_fails_over_it() {
     for number in 0..10 {
         assert_eq!(add(&mut said, number).await, 503);
     }
-    database.execute("ALTER TABLE bloomgate.item DROP CONSTRAINT none").await;
+    database
+        .execute("ALTER TABLE bloomgate.item DROP CONSTRAINT none")
+        .await;
     assert_eq!(add(&mut said, 0).await, 200);
     proxy.switch(Conduct::Refuse);
     proxy.cut();
@@ -251,6 +272,9 @@ async fn no_item_is_told_by_a_source_whose_query_fails_on_a_row() {
         said.by_logs_and_metrics(&service).await;
         assert!(said.0.contains("accounts"), "the failure is not logged");
         said.assert_unmarked();
-        assert_eq!(service.check("taken", "eve@x.com").await.reason.as_deref(), Some("loading"));
+        assert_eq!(
+            service.check("taken", "eve@x.com").await.reason.as_deref(),
+            Some("loading")
+        );
     }
 }

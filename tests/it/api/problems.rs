@@ -65,7 +65,9 @@ async fn what_is_no_json_is_400() {
             );
         }
     }
-    put(&service, "}").await.expect_problem(400, "malformed-body");
+    put(&service, "}")
+        .await
+        .expect_problem(400, "malformed-body");
     assert_nothing_was_added(&service).await;
 }
 
@@ -87,8 +89,16 @@ async fn a_field_that_is_not_as_it_must_be_is_422_and_pointed_to() {
         ("check", r#"{"item":"a","Item":"a"}"#, ""),
         ("check", r#"{"item":"a","other":1}"#, "/other"),
         ("check", r#"{"item":"a","item":"a"}"#, "/item"),
-        ("check", r#"{"item":"a","expires_at":"2199-01-01T00:00:00Z"}"#, "/expires_at"),
-        ("check", r#"{"item":"a","min_watermark":null}"#, "/min_watermark"),
+        (
+            "check",
+            r#"{"item":"a","expires_at":"2199-01-01T00:00:00Z"}"#,
+            "/expires_at",
+        ),
+        (
+            "check",
+            r#"{"item":"a","min_watermark":null}"#,
+            "/min_watermark",
+        ),
         ("check-batch", "{}", "/items"),
         ("check-batch", r#"{"item":"a"}"#, "/item"),
         ("check-batch", r#"{"items":"a"}"#, "/items"),
@@ -96,24 +106,56 @@ async fn a_field_that_is_not_as_it_must_be_is_422_and_pointed_to() {
         ("check-batch", r#"{"items":null}"#, "/items"),
         ("check-batch", r#"{"items":[]}"#, "/items"),
         ("check-batch", r#"{"items":["a",7]}"#, "/items/1"),
-        ("check-batch", r#"{"items":["a","b",{"item":"c"}]}"#, "/items/2"),
+        (
+            "check-batch",
+            r#"{"items":["a","b",{"item":"c"}]}"#,
+            "/items/2",
+        ),
         ("check-batch", r#"{"items":["a"],"items":["a"]}"#, "/items"),
         ("add", "{}", "/item"),
         ("add", r#"{"item":["a"]}"#, "/item"),
         ("add", r#"{"item":"a","item":"b"}"#, "/item"),
         ("add", r#"{"item":"a","ttl":60}"#, "/ttl"),
         ("add", r#"{"item":"a","expires_at":null}"#, "/expires_at"),
-        ("add", r#"{"item":"a","expires_at":1893456000}"#, "/expires_at"),
-        ("add", r#"{"item":"a","expires_at":"tomorrow"}"#, "/expires_at"),
-        ("add", r#"{"item":"a","expires_at":"2030-01-01"}"#, "/expires_at"),
-        ("add", r#"{"item":"a","expires_at":"2030-01-01T00:00:00"}"#, "/expires_at"),
+        (
+            "add",
+            r#"{"item":"a","expires_at":1893456000}"#,
+            "/expires_at",
+        ),
+        (
+            "add",
+            r#"{"item":"a","expires_at":"tomorrow"}"#,
+            "/expires_at",
+        ),
+        (
+            "add",
+            r#"{"item":"a","expires_at":"2030-01-01"}"#,
+            "/expires_at",
+        ),
+        (
+            "add",
+            r#"{"item":"a","expires_at":"2030-01-01T00:00:00"}"#,
+            "/expires_at",
+        ),
         ("add-batch", "{}", "/items"),
         ("add-batch", r#"{"items":[]}"#, "/items"),
         ("add-batch", r#"{"items":["a"]}"#, "/items/0"),
         ("add-batch", r#"{"items":[["a"]]}"#, "/items/0"),
-        ("add-batch", r#"{"items":[{"item":"a"},{}]}"#, "/items/1/item"),
-        ("add-batch", r#"{"items":[{"item":"a"},{"item":7}]}"#, "/items/1/item"),
-        ("add-batch", r#"{"items":[{"item":"a","ttl":1}]}"#, "/items/0/ttl"),
+        (
+            "add-batch",
+            r#"{"items":[{"item":"a"},{}]}"#,
+            "/items/1/item",
+        ),
+        (
+            "add-batch",
+            r#"{"items":[{"item":"a"},{"item":7}]}"#,
+            "/items/1/item",
+        ),
+        (
+            "add-batch",
+            r#"{"items":[{"item":"a","ttl":1}]}"#,
+            "/items/0/ttl",
+        ),
         (
             "add-batch",
             r#"{"items":[{"item":"a","expires_at":"x"}]}"#,
@@ -133,22 +175,58 @@ async fn a_declaration_that_is_not_as_it_must_be_is_422_and_pointed_to() {
     for (body, at) in [
         ("{}", "/profile"),
         (r#"{"profile":"jti","capacity":1}"#, "/false_positive_rate"),
-        (r#"{"profile":"jti","false_positive_rate":0.01}"#, "/capacity"),
-        (r#"{"profile":"uuid","capacity":1,"false_positive_rate":0.01}"#, "/profile"),
-        (r#"{"profile":["jti"],"capacity":1,"false_positive_rate":0.01}"#, "/profile"),
-        (r#"{"profile":"jti","capacity":0,"false_positive_rate":0.01}"#, "/capacity"),
-        (r#"{"profile":"jti","capacity":-1,"false_positive_rate":0.01}"#, "/capacity"),
-        (r#"{"profile":"jti","capacity":1.5,"false_positive_rate":0.01}"#, "/capacity"),
-        (r#"{"profile":"jti","capacity":"1","false_positive_rate":0.01}"#, "/capacity"),
+        (
+            r#"{"profile":"jti","false_positive_rate":0.01}"#,
+            "/capacity",
+        ),
+        (
+            r#"{"profile":"uuid","capacity":1,"false_positive_rate":0.01}"#,
+            "/profile",
+        ),
+        (
+            r#"{"profile":["jti"],"capacity":1,"false_positive_rate":0.01}"#,
+            "/profile",
+        ),
+        (
+            r#"{"profile":"jti","capacity":0,"false_positive_rate":0.01}"#,
+            "/capacity",
+        ),
+        (
+            r#"{"profile":"jti","capacity":-1,"false_positive_rate":0.01}"#,
+            "/capacity",
+        ),
+        (
+            r#"{"profile":"jti","capacity":1.5,"false_positive_rate":0.01}"#,
+            "/capacity",
+        ),
+        (
+            r#"{"profile":"jti","capacity":"1","false_positive_rate":0.01}"#,
+            "/capacity",
+        ),
         (
             r#"{"profile":"jti","capacity":18446744073709551615,"false_positive_rate":0.01}"#,
             "/capacity",
         ),
-        (r#"{"profile":"jti","capacity":1,"false_positive_rate":0}"#, "/false_positive_rate"),
-        (r#"{"profile":"jti","capacity":1,"false_positive_rate":1}"#, "/false_positive_rate"),
-        (r#"{"profile":"jti","capacity":1,"false_positive_rate":-0.1}"#, "/false_positive_rate"),
-        (r#"{"profile":"jti","capacity":1,"false_positive_rate":"1"}"#, "/false_positive_rate"),
-        (r#"{"profile":"jti","capacity":1,"false_positive_rate":0.1,"p":1}"#, "/p"),
+        (
+            r#"{"profile":"jti","capacity":1,"false_positive_rate":0}"#,
+            "/false_positive_rate",
+        ),
+        (
+            r#"{"profile":"jti","capacity":1,"false_positive_rate":1}"#,
+            "/false_positive_rate",
+        ),
+        (
+            r#"{"profile":"jti","capacity":1,"false_positive_rate":-0.1}"#,
+            "/false_positive_rate",
+        ),
+        (
+            r#"{"profile":"jti","capacity":1,"false_positive_rate":"1"}"#,
+            "/false_positive_rate",
+        ),
+        (
+            r#"{"profile":"jti","capacity":1,"false_positive_rate":0.1,"p":1}"#,
+            "/p",
+        ),
         (
             r#"{"profile":"jti","capacity":1,"false_positive_rate":0.1,
                 "profile_options":{"plus_tags":true}}"#,
@@ -165,7 +243,9 @@ async fn a_declaration_that_is_not_as_it_must_be_is_422_and_pointed_to() {
             "/profile_options/plus_tags",
         ),
     ] {
-        let problem = put(&service, body).await.expect_problem(422, "invalid-field");
+        let problem = put(&service, body)
+            .await
+            .expect_problem(422, "invalid-field");
         assert_eq!(pointer(&problem), at, "{body}: {problem}");
     }
     let described = service.get("/v1/filters/another").await;
@@ -182,11 +262,26 @@ async fn a_plan_out_of_range_is_422_and_pointed_to() {
         ("?capacity=0&false_positive_rate=0.01", "/capacity"),
         ("?capacity=-5&false_positive_rate=0.01", "/capacity"),
         ("?capacity=1e3&false_positive_rate=0.01", "/capacity"),
-        ("?capacity=1000&false_positive_rate=0", "/false_positive_rate"),
-        ("?capacity=1000&false_positive_rate=1", "/false_positive_rate"),
-        ("?capacity=1000&false_positive_rate=NaN", "/false_positive_rate"),
-        ("?capacity=1000&false_positive_rate=inf", "/false_positive_rate"),
-        ("?capacity=1000&capacity=1000&false_positive_rate=0.01", "/capacity"),
+        (
+            "?capacity=1000&false_positive_rate=0",
+            "/false_positive_rate",
+        ),
+        (
+            "?capacity=1000&false_positive_rate=1",
+            "/false_positive_rate",
+        ),
+        (
+            "?capacity=1000&false_positive_rate=NaN",
+            "/false_positive_rate",
+        ),
+        (
+            "?capacity=1000&false_positive_rate=inf",
+            "/false_positive_rate",
+        ),
+        (
+            "?capacity=1000&capacity=1000&false_positive_rate=0.01",
+            "/capacity",
+        ),
     ] {
         let answer = service.get(&format!("/v1/plan{query}")).await;
         let problem = answer.expect_problem(422, "invalid-field");
@@ -232,7 +327,10 @@ async fn another_media_type_than_the_operations_is_415() {
     answer.expect_problem(415, "unsupported-media-type");
     assert_nothing_was_added(&service).await;
 
-    for media_type in ["application/json; charset=utf-8", "Application/JSON;charset=\"UTF-8\""] {
+    for media_type in [
+        "application/json; charset=utf-8",
+        "Application/JSON;charset=\"UTF-8\"",
+    ] {
         let answer = ask(
             "/v1/filters/revoked-jti/check",
             Some(media_type),
@@ -267,12 +365,16 @@ async fn an_unknown_filter_is_404_and_a_name_out_of_form_is_422() {
     for unknown in ["nowhere", "0", "a-b_c", &longest] {
         of_filter(unknown, 404, "unknown-filter").await;
     }
-    for malformed in ["Revoked", "-a", "_a", "a.b", "a%20b", "%00", "%FF", &too_long, "%C3%A9"] {
+    for malformed in [
+        "Revoked", "-a", "_a", "a.b", "a%20b", "%00", "%FF", &too_long, "%C3%A9",
+    ] {
         for problem in of_filter(malformed, 422, "invalid-field").await {
             assert_eq!(pointer(&problem), "/filter", "{malformed}: {problem}");
         }
         let body = json!({"profile": "jti", "capacity": 10, "false_positive_rate": 0.1});
-        let answer = service.put(&format!("/v1/filters/{malformed}"), &body).await;
+        let answer = service
+            .put(&format!("/v1/filters/{malformed}"), &body)
+            .await;
         let problem = answer.expect_problem(422, "invalid-field");
         assert_eq!(pointer(&problem), "/filter");
     }
@@ -281,7 +383,14 @@ async fn an_unknown_filter_is_404_and_a_name_out_of_form_is_422() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_unknown_path_is_404_and_another_method_is_405_with_allow() {
     let service = live().await;
-    for path in ["/", "/nowhere", "/v1", "/v1/filters/", "/v2/filters", "/v1/filters/a/b"] {
+    for path in [
+        "/",
+        "/nowhere",
+        "/v1",
+        "/v1/filters/",
+        "/v2/filters",
+        "/v1/filters/a/b",
+    ] {
         let answer = service.get(path).await;
         answer.expect_problem(404, "not-found");
     }
@@ -292,8 +401,16 @@ async fn an_unknown_path_is_404_and_another_method_is_405_with_allow() {
         (Method::GET, "/v1/filters/revoked-jti/add-batch", "POST"),
         (Method::GET, "/v1/filters/revoked-jti/bulk-load", "POST"),
         (Method::POST, "/v1/filters", "GET,HEAD"),
-        (Method::POST, "/v1/filters/revoked-jti", "DELETE,GET,HEAD,PUT"),
-        (Method::PATCH, "/v1/filters/revoked-jti", "DELETE,GET,HEAD,PUT"),
+        (
+            Method::POST,
+            "/v1/filters/revoked-jti",
+            "DELETE,GET,HEAD,PUT",
+        ),
+        (
+            Method::PATCH,
+            "/v1/filters/revoked-jti",
+            "DELETE,GET,HEAD,PUT",
+        ),
         (Method::POST, "/v1/plan", "GET,HEAD"),
         (Method::POST, "/livez", "GET,HEAD"),
         (Method::DELETE, "/readyz", "GET,HEAD"),

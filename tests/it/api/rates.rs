@@ -26,7 +26,10 @@ async fn metric(service: &Bloomgate, name: &str, filter: &str) -> f64 {
     let text = service.get("/metrics").await.text;
     let line = format!("{name}{{filter=\"{filter}\"}} ");
     let value = text.lines().find_map(|found| found.strip_prefix(&line));
-    value.unwrap_or_else(|| panic!("no {name}")).parse().unwrap()
+    value
+        .unwrap_or_else(|| panic!("no {name}"))
+        .parse()
+        .unwrap()
 }
 
 /// The share of `maybe` among items that were never added.
@@ -50,7 +53,10 @@ async fn a_filter_at_twenty_times_its_capacity_says_so_in_every_answer() {
     let measured = measured_rate(&service, "small").await;
     assert!((0.009..0.011).contains(&rate), "{rate}");
     // Four standard deviations of the measurement.
-    assert!((measured - rate).abs() < 0.0013, "{measured}, said to be {rate}");
+    assert!(
+        (measured - rate).abs() < 0.0013,
+        "{measured}, said to be {rate}"
+    );
     let cardinality = described["estimated_cardinality"].as_i64().unwrap();
     assert!((4_900..=5_100).contains(&cardinality), "{cardinality}");
     let cardinality = metric(&service, "bloomgate_filter_estimated_cardinality", "small").await;
@@ -76,7 +82,9 @@ async fn a_filter_at_twenty_times_its_capacity_says_so_in_every_answer() {
     assert_eq!(described["over_capacity"], true);
     assert!(metric(&service, "bloomgate_filter_over_capacity", "small").await > 0.5);
     for batch in 0..10 {
-        let items: Vec<_> = (0..10_000).map(|n| format!("item-{}", batch * 10_000 + n)).collect();
+        let items: Vec<_> = (0..10_000)
+            .map(|n| format!("item-{}", batch * 10_000 + n))
+            .collect();
         let found = service.check_batch("small", &items).await;
         assert!(found.into_iter().all(|is_maybe| is_maybe));
     }
@@ -103,11 +111,16 @@ async fn every_number_is_finite_from_the_empty_filter_to_the_saturated_one() {
     let checked = service.check("tiny", "absent").await;
     assert!(checked.is_match());
     assert!((checked.estimated_fp_rate - 1.0).abs() < f64::EPSILON);
-    let added = service.post("/v1/filters/tiny/add", &json!({"item": "a"})).await;
+    let added = service
+        .post("/v1/filters/tiny/add", &json!({"item": "a"}))
+        .await;
     assert_eq!(added.expect_status(200)["estimated_fp_rate"], 1.0);
     for line in service.get("/metrics").await.text.lines() {
         let value = line.rsplit(' ').next().unwrap();
         let is_sample = !line.is_empty() && !line.starts_with('#');
-        assert!(!is_sample || value.parse::<f64>().unwrap().is_finite(), "{line}");
+        assert!(
+            !is_sample || value.parse::<f64>().unwrap().is_finite(),
+            "{line}"
+        );
     }
 }

@@ -46,7 +46,11 @@ async fn idle_connections_do_not_hold_up_the_end() {
     let status = service.terminate(DEADLINE).await;
     assert_eq!(status.code(), Some(0));
     // Well before the default drain_timeout of 20 s, which is for requests under way.
-    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+    assert!(
+        begun.elapsed() < Duration::from_secs(10),
+        "{:?}",
+        begun.elapsed()
+    );
     assert!(service.logs().contains("stopped"), "{}", service.logs());
     service.restart().await;
     service.wait_live("revoked-jti").await;
@@ -61,7 +65,11 @@ async fn a_request_under_way_is_answered_before_the_end() {
     // Answered after the load was begun, so that the load has been accepted too.
     let _idle = idle_connection(&service).await;
     service.send(Signal::TERM);
-    let host = service.base_url().strip_prefix("http://").unwrap().to_owned();
+    let host = service
+        .base_url()
+        .strip_prefix("http://")
+        .unwrap()
+        .to_owned();
     eventually("no more connections are taken", DEADLINE, async || {
         TcpStream::connect(&host).await.err()
     })
@@ -74,7 +82,9 @@ async fn a_request_under_way_is_answered_before_the_end() {
     assert_eq!(service.wait_end(DEADLINE).await.code(), Some(0));
     service.restart().await;
     service.wait_live("revoked-jti").await;
-    let found = service.check_batch("revoked-jti", &["first", "second"]).await;
+    let found = service
+        .check_batch("revoked-jti", &["first", "second"])
+        .await;
     assert_eq!(found, [true, true]);
 }
 
@@ -88,5 +98,8 @@ async fn a_request_that_does_not_end_is_cut_off_at_the_drain_deadline() {
     let status = service.terminate(DEADLINE).await;
     assert_eq!(status.code(), Some(0), "{}", service.logs());
     let took = begun.elapsed();
-    assert!((Duration::from_secs(1)..Duration::from_secs(8)).contains(&took), "{took:?}");
+    assert!(
+        (Duration::from_secs(1)..Duration::from_secs(8)).contains(&took),
+        "{took:?}"
+    );
 }

@@ -7,7 +7,9 @@ use crate::support::{Bloomgate, Conduct, Database, Launch, Proxy, eventually};
 
 async fn assert_in_doubt(service: &Bloomgate, filter: &str, reason: &str) {
     let path = format!("/v1/filters/{filter}");
-    let answer = service.post(&format!("{path}/check"), &json!({"item": "7f0c"})).await;
+    let answer = service
+        .post(&format!("{path}/check"), &json!({"item": "7f0c"}))
+        .await;
     let expected = json!({
         "filter": filter, "verdict": "maybe", "reason": reason, "estimated_fp_rate": 1.0,
     });
@@ -28,17 +30,26 @@ async fn assert_nothing_is_acknowledged(service: &Bloomgate) {
     let lost = json!({"item": "lost"});
     for answer in [
         service.post(&format!("{filter}/add"), &lost).await,
-        service.post(&format!("{filter}/add-batch"), &json!({"items": [lost]})).await,
-        service.post_text(&format!("{filter}/bulk-load"), "text/plain", "lost\n").await,
+        service
+            .post(&format!("{filter}/add-batch"), &json!({"items": [lost]}))
+            .await,
+        service
+            .post_text(&format!("{filter}/bulk-load"), "text/plain", "lost\n")
+            .await,
         service.put("/v1/filters/new", &new).await,
     ] {
         let problem = answer.expect_problem(503, "store-unavailable");
         assert_eq!(problem.get("watermark"), None);
-        assert!(problem.get("accepted").is_none_or(|accepted| accepted == 0), "{problem}");
+        assert!(
+            problem.get("accepted").is_none_or(|accepted| accepted == 0),
+            "{problem}"
+        );
         assert_eq!(answer.header("retry-after"), Some("1"));
     }
     // What no profile takes is the caller's fault, whatever the store does.
-    let answer = service.post(&format!("{filter}/add"), &json!({"item": " "})).await;
+    let answer = service
+        .post(&format!("{filter}/add"), &json!({"item": " "}))
+        .await;
     answer.expect_problem(422, "invalid-item");
 }
 
@@ -101,7 +112,10 @@ async fn once_its_store_is_out_of_reach_for_too_long_every_check_is_stale() {
     assert_in_doubt(&service, "revoked-jti", "stale").await;
     assert_nothing_is_acknowledged(&service).await;
     let readiness = probe(&service, "/readyz", 200).await;
-    assert_eq!(readiness["filters"][1], json!({"filter": "revoked-jti", "state": "stale"}));
+    assert_eq!(
+        readiness["filters"][1],
+        json!({"filter": "revoked-jti", "state": "stale"})
+    );
     let metrics = service.get("/metrics").await.text;
     let stale = "bloomgate_filter_state{filter=\"revoked-jti\",state=\"stale\"} 1";
     assert!(metrics.lines().any(|line| line == stale), "{metrics}");

@@ -56,7 +56,10 @@ async fn a_malformed_watermark_is_422() {
             (CHECK_BATCH, json!({"items": ["a"]})),
         ] {
             body["min_watermark"] = malformed.clone();
-            let problem = service.post(path, &body).await.expect_problem(422, "invalid-field");
+            let problem = service
+                .post(path, &body)
+                .await
+                .expect_problem(422, "invalid-field");
             let at = pointer(&problem);
             // Within an array the fault is the array's, wherever it is noticed.
             assert_eq!(at, "/min_watermark", "{malformed}");
