@@ -100,6 +100,12 @@ pub struct AddBatchRequest<'a> {
     pub items: Vec<Object<AddRequest<'a>>>,
 }
 
+/// The body of a bulk load, for the document alone. Of a binary body generators make a file or a
+/// stream; as a string the whole of it would have to be in memory.
+#[derive(ToSchema)]
+#[schema(value_type = String, format = Binary)]
+pub struct ItemStream(pub String);
+
 /// A watermark as it came.
 pub struct WatermarkText(pub Watermark);
 

@@ -24,7 +24,7 @@ use crate::http::lines::{LineTooLong, Lines, MAX_LINE_BYTES};
 use crate::http::parse::{Fault, Text, parse};
 use crate::http::problem::Problem;
 use crate::http::problem_kind::ProblemKind;
-use crate::http::wire::{AddRequest, BulkLoadAnswer, rate, whole};
+use crate::http::wire::{AddRequest, BulkLoadAnswer, ItemStream, rate, whole};
 use crate::service::bulk_load::BulkLoad;
 
 const NDJSON: &str = "application/x-ndjson";

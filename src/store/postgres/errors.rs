@@ -143,7 +143,10 @@ mod tests {
     use super::*;
 
     fn is_unreachable(sqlstate: &str) -> bool {
-        matches!(classify_sqlstate(sqlstate, "m", true), Fault::Unreachable(_))
+        matches!(
+            classify_sqlstate(sqlstate, "m", true),
+            Fault::Unreachable(_)
+        )
     }
 
     fn is_refused(sqlstate: &str) -> bool {

@@ -1,14 +1,110 @@
 //! Filters that are made and deleted through the API.
 
+use reqwest::Method;
 use serde_json::{Value, json};
 
-use super::{DEADLINE, fields};
-use crate::support::{Bloomgate, Database, Launch, eventually};
+use super::{DEADLINE, fields, pointer, send};
+use crate::support::{Answer, Bloomgate, Database, Launch, eventually};
 
 const SESSIONS: &str = "/v1/filters/sessions";
 
 fn declaration(profile: &str, capacity: i64, rate: f64) -> Value {
     json!({"profile": profile, "capacity": capacity, "false_positive_rate": rate})
+}
+
+/// PUTs a body as it stands.
+async fn put_text(service: &Bloomgate, body: &str) -> Answer {
+    let request = service
+        .request(Method::PUT, SESSIONS)
+        .header("content-type", "application/json");
+    send(request.body(body.to_owned())).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_declaration_that_is_not_as_it_must_be_is_422_and_pointed_to() {
+    let service = Bloomgate::start("").await;
+    service.wait_live("revoked-jti").await;
+    put_text(&service, "}")
+        .await
+        .expect_problem(400, "malformed-body");
+    for (body, at) in [
+        ("{}", "/profile"),
+        (r#"{"profile":"jti","capacity":1}"#, "/false_positive_rate"),
+        (
+            r#"{"profile":"jti","false_positive_rate":0.01}"#,
+            "/capacity",
+        ),
+        (
+            r#"{"profile":"uuid","capacity":1,"false_positive_rate":0.01}"#,
+            "/profile",
+        ),
+        (
+            r#"{"profile":["jti"],"capacity":1,"false_positive_rate":0.01}"#,
+            "/profile",
+        ),
+        (
+            r#"{"profile":"jti","capacity":0,"false_positive_rate":0.01}"#,
+            "/capacity",
+        ),
+        (
+            r#"{"profile":"jti","capacity":-1,"false_positive_rate":0.01}"#,
+            "/capacity",
+        ),
+        (
+            r#"{"profile":"jti","capacity":1.5,"false_positive_rate":0.01}"#,
+            "/capacity",
+        ),
+        (
+            r#"{"profile":"jti","capacity":"1","false_positive_rate":0.01}"#,
+            "/capacity",
+        ),
+        (
+            r#"{"profile":"jti","capacity":18446744073709551615,"false_positive_rate":0.01}"#,
+            "/capacity",
+        ),
+        (
+            r#"{"profile":"jti","capacity":1,"false_positive_rate":0}"#,
+            "/false_positive_rate",
+        ),
+        (
+            r#"{"profile":"jti","capacity":1,"false_positive_rate":1}"#,
+            "/false_positive_rate",
+        ),
+        (
+            r#"{"profile":"jti","capacity":1,"false_positive_rate":-0.1}"#,
+            "/false_positive_rate",
+        ),
+        (
+            r#"{"profile":"jti","capacity":1,"false_positive_rate":"1"}"#,
+            "/false_positive_rate",
+        ),
+        (
+            r#"{"profile":"jti","capacity":1,"false_positive_rate":0.1,"p":1}"#,
+            "/p",
+        ),
+        (
+            r#"{"profile":"jti","capacity":1,"false_positive_rate":0.1,
+                "profile_options":{"plus_tags":true}}"#,
+            "/profile_options",
+        ),
+        (
+            r#"{"profile":"email","capacity":1,"false_positive_rate":0.1,
+                "profile_options":{"dots":true}}"#,
+            "/profile_options/dots",
+        ),
+        (
+            r#"{"profile":"email","capacity":1,"false_positive_rate":0.1,
+                "profile_options":{"plus_tags":"yes"}}"#,
+            "/profile_options/plus_tags",
+        ),
+    ] {
+        let problem = put_text(&service, body)
+            .await
+            .expect_problem(422, "invalid-field");
+        assert_eq!(pointer(&problem), at, "{body}: {problem}");
+    }
+    let described = service.get(SESSIONS).await;
+    described.expect_problem(404, "unknown-filter");
 }
 
 #[tokio::test(flavor = "multi_thread")]

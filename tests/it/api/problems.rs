@@ -29,13 +29,6 @@ async fn post(service: &Bloomgate, operation: &str, body: impl Into<reqwest::Bod
     service.post_text(&path, JSON, body).await
 }
 
-async fn put(service: &Bloomgate, body: &str) -> Answer {
-    let request = service
-        .request(Method::PUT, "/v1/filters/another")
-        .header(CONTENT_TYPE, JSON);
-    send(request.body(body.to_owned())).await
-}
-
 async fn assert_nothing_was_added(service: &Bloomgate) {
     let described = service.describe("revoked-jti").await;
     assert_eq!(described["fill_ratio"], 0.0, "{described}");
@@ -65,9 +58,6 @@ async fn what_is_no_json_is_400() {
             );
         }
     }
-    put(&service, "}")
-        .await
-        .expect_problem(400, "malformed-body");
     assert_nothing_was_added(&service).await;
 }
 
@@ -167,89 +157,6 @@ async fn a_field_that_is_not_as_it_must_be_is_422_and_pointed_to() {
         assert_eq!(pointer(&problem), at, "{operation} {body}: {problem}");
     }
     assert_nothing_was_added(&service).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_declaration_that_is_not_as_it_must_be_is_422_and_pointed_to() {
-    let service = live().await;
-    for (body, at) in [
-        ("{}", "/profile"),
-        (r#"{"profile":"jti","capacity":1}"#, "/false_positive_rate"),
-        (
-            r#"{"profile":"jti","false_positive_rate":0.01}"#,
-            "/capacity",
-        ),
-        (
-            r#"{"profile":"uuid","capacity":1,"false_positive_rate":0.01}"#,
-            "/profile",
-        ),
-        (
-            r#"{"profile":["jti"],"capacity":1,"false_positive_rate":0.01}"#,
-            "/profile",
-        ),
-        (
-            r#"{"profile":"jti","capacity":0,"false_positive_rate":0.01}"#,
-            "/capacity",
-        ),
-        (
-            r#"{"profile":"jti","capacity":-1,"false_positive_rate":0.01}"#,
-            "/capacity",
-        ),
-        (
-            r#"{"profile":"jti","capacity":1.5,"false_positive_rate":0.01}"#,
-            "/capacity",
-        ),
-        (
-            r#"{"profile":"jti","capacity":"1","false_positive_rate":0.01}"#,
-            "/capacity",
-        ),
-        (
-            r#"{"profile":"jti","capacity":18446744073709551615,"false_positive_rate":0.01}"#,
-            "/capacity",
-        ),
-        (
-            r#"{"profile":"jti","capacity":1,"false_positive_rate":0}"#,
-            "/false_positive_rate",
-        ),
-        (
-            r#"{"profile":"jti","capacity":1,"false_positive_rate":1}"#,
-            "/false_positive_rate",
-        ),
-        (
-            r#"{"profile":"jti","capacity":1,"false_positive_rate":-0.1}"#,
-            "/false_positive_rate",
-        ),
-        (
-            r#"{"profile":"jti","capacity":1,"false_positive_rate":"1"}"#,
-            "/false_positive_rate",
-        ),
-        (
-            r#"{"profile":"jti","capacity":1,"false_positive_rate":0.1,"p":1}"#,
-            "/p",
-        ),
-        (
-            r#"{"profile":"jti","capacity":1,"false_positive_rate":0.1,
-                "profile_options":{"plus_tags":true}}"#,
-            "/profile_options",
-        ),
-        (
-            r#"{"profile":"email","capacity":1,"false_positive_rate":0.1,
-                "profile_options":{"dots":true}}"#,
-            "/profile_options/dots",
-        ),
-        (
-            r#"{"profile":"email","capacity":1,"false_positive_rate":0.1,
-                "profile_options":{"plus_tags":"yes"}}"#,
-            "/profile_options/plus_tags",
-        ),
-    ] {
-        let problem = put(&service, body)
-            .await
-            .expect_problem(422, "invalid-field");
-        assert_eq!(pointer(&problem), at, "{body}: {problem}");
-    }
-    let described = service.get("/v1/filters/another").await;
-    described.expect_problem(404, "unknown-filter");
 }
 
 #[tokio::test(flavor = "multi_thread")]
