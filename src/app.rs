@@ -2,8 +2,11 @@
 //! order.
 //!
 //! It is the one place that sees all layers and that starts long-lived tasks: the server, the
-//! writer of the store, and the lifecycle of the filters (which owns the loads that it starts). A
+//! writer of the store, the lifecycle of the filters (which owns the loads that it starts), and the
+//! upkeep of the metrics. A
 //! task that ends before it was told to ends the process, with an error.
+
+mod tasks;
 
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
@@ -14,14 +17,15 @@ use futures_util::future::join_all;
 use jiff::SignedDuration;
 use metrics_exporter_prometheus::PrometheusHandle;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::task::{JoinError, JoinSet};
-use tokio_util::sync::CancellationToken;
+use tokio::task::JoinError;
 
+use self::tasks::{Stop, Task, Tasks};
 use crate::clock::SystemClock;
 use crate::config::{Config, FilterConfig, Limits, SourceConfig, StoreConfig};
 use crate::disk::{DataDirectory, DiskError, StoreKind};
 use crate::http::access::Access;
 use crate::http::{self, AppState, HttpLimits};
+use crate::service::ingest::Writer;
 use crate::service::lifecycle::{Lifecycle, LifecycleError};
 use crate::service::ports::{Store, StoreError};
 use crate::service::registry::{ConfiguredFilter, ConfiguredSource};
@@ -29,6 +33,7 @@ use crate::service::{Adapters, Service, Settings};
 use crate::store::{
     PostgresSource, PostgresSourceOptions, PostgresStore, PostgresStoreOptions, SqliteStore,
 };
+use crate::telemetry;
 
 /// How long the start waits for the store and the sources before it goes on without them.
 const START_PATIENCE: Duration = Duration::from_secs(10);
@@ -110,28 +115,20 @@ pub async fn serve(
         service: Arc::clone(&service),
         access: Arc::new(Access::new(config.keys.clone())),
         limits: limits.clone(),
-        prometheus,
+        prometheus: prometheus.clone(),
     });
     let mut terminate = signal(SignalKind::terminate()).map_err(AppError::Signals)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(AppError::Signals)?;
 
     let mut tasks = Tasks::default();
-    let stop_writer = tasks.start(Task::Writer, async |stop| {
-        // By the time it is told to stop the server has ended and nobody waits for an answer: what
-        // a store that does not answer has not taken then was never acknowledged.
-        let given_up = async {
-            stop.cancelled().await;
-            tokio::time::sleep(STOP_GRACE).await;
-        };
-        tokio::select! {
-            () = writer.run(stop.clone()) => {}
-            () = given_up => tracing::warn!("the last adds were given up"),
-        }
+    let stop_upkeep = tasks.start(Task::MetricsUpkeep, async |stop| {
+        telemetry::keep_metrics_small(prometheus, stop).await;
         Ok(())
     });
     let stop_lifecycle = tasks.start(Task::Lifecycle, async |stop| {
         Ok(lifecycle.run(stop).await?)
     });
+    let stop_writer = start_writer(&mut tasks, writer);
     let stop_server = tasks.start(Task::Server, async move |stop| {
         let served = http::serve::serve(listener, router, &limits, stop).await;
         served.map_err(AppError::Server)
@@ -152,9 +149,26 @@ pub async fn serve(
     tasks.stop(stop_server, drain_timeout + STOP_GRACE).await?;
     tasks.stop(stop_writer, STOP_GRACE * 2).await?;
     tasks.stop(stop_lifecycle, STOP_GRACE).await?;
+    tasks.stop(stop_upkeep, STOP_GRACE).await?;
     store.close().await;
     tracing::info!("stopped");
     Ok(())
+}
+
+/// By the time the writer is told to stop the server has ended and nobody waits for an answer: what
+/// a store that does not answer has not taken then was never acknowledged.
+fn start_writer(tasks: &mut Tasks, writer: Writer) -> Stop {
+    tasks.start(Task::Writer, async |stop| {
+        let given_up = async {
+            stop.cancelled().await;
+            tokio::time::sleep(STOP_GRACE).await;
+        };
+        tokio::select! {
+            () = writer.run(stop.clone()) => {}
+            () = given_up => tracing::warn!("the last adds were given up"),
+        }
+        Ok(())
+    })
 }
 
 /// Brings the schema of the configured store up to date.
@@ -323,68 +337,4 @@ fn start_lines(config: &Config, address: SocketAddr) -> String {
 
 fn shown_path(path: &Path) -> String {
     path.display().to_string()
-}
-
-/// The long-lived tasks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Task {
-    Server,
-    Writer,
-    Lifecycle,
-}
-
-impl Task {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Server => "server",
-            Self::Writer => "writer",
-            Self::Lifecycle => "lifecycle",
-        }
-    }
-}
-
-/// The way to stop a task.
-struct Stop {
-    task: Task,
-    token: CancellationToken,
-}
-
-#[derive(Default)]
-struct Tasks {
-    running: JoinSet<(Task, Result<(), AppError>)>,
-}
-
-impl Tasks {
-    fn start<F, R>(&mut self, task: Task, run: F) -> Stop
-    where
-        F: FnOnce(CancellationToken) -> R,
-        R: Future<Output = Result<(), AppError>> + Send + 'static,
-    {
-        let token = CancellationToken::new();
-        let running = run(token.clone());
-        self.running.spawn(async move { (task, running.await) });
-        Stop { task, token }
-    }
-
-    /// Waits for the first task that ends, which none should, and says why it did.
-    async fn ended_early(&mut self) -> AppError {
-        match self.running.join_next().await {
-            Some(Ok((_, Err(error)))) => error,
-            Some(Ok((task, Ok(())))) => AppError::TaskEnded(task.name()),
-            Some(Err(error)) => AppError::TaskDied(error),
-            None => AppError::TaskEnded("process"),
-        }
-    }
-
-    /// Stops a task and waits for its end, but no longer than `patience`.
-    async fn stop(&mut self, stop: Stop, patience: Duration) -> Result<(), AppError> {
-        stop.token.cancel();
-        let ended = tokio::time::timeout(patience, self.running.join_next()).await;
-        match ended.map_err(|_| AppError::TaskHangs(stop.task.name()))? {
-            Some(Ok((task, ended))) if task == stop.task => ended,
-            Some(Ok((task, ended))) => ended.and(Err(AppError::TaskEnded(task.name()))),
-            Some(Err(error)) => Err(AppError::TaskDied(error)),
-            None => Ok(()),
-        }
-    }
 }

@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use metrics::{Counter, Histogram, Unit, counter, gauge, histogram};
 use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, PrometheusHandle};
+use tokio_util::sync::CancellationToken;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::{SubscriberInitExt, TryInitError};
@@ -254,11 +255,14 @@ fn recorder_builder() -> Result<PrometheusBuilder, BuildError> {
         })
 }
 
-/// Gathers recorded durations for ever. Without it they would pile up between two scrapes.
-pub async fn keep_metrics_small(handle: PrometheusHandle) {
+/// Gathers recorded durations until `stop`. Each request leaves some 20 bytes behind until its
+/// duration is gathered, here or by a scrape: without this, memory grows with every request.
+pub async fn keep_metrics_small(handle: PrometheusHandle, stop: CancellationToken) {
     loop {
-        tokio::time::sleep(UPKEEP_INTERVAL).await;
-        handle.run_upkeep();
+        tokio::select! {
+            () = stop.cancelled() => return,
+            () = tokio::time::sleep(UPKEEP_INTERVAL) => handle.run_upkeep(),
+        }
     }
 }
 

@@ -148,6 +148,7 @@ async fn no_answer_repeats_what_was_sent() {
         json!({"item": format!("{seed}\0")}),
         json!({"item": format!("x, expected {seed}"), "min_watermark": format!("y, expected {seed}")}),
         json!(seed),
+        json!(format!("x, expected {seed}")),
         json!([seed]),
     ] {
         for path in [CHECK, ADD] {
