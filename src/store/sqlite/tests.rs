@@ -30,7 +30,10 @@ fn rows(filter: FilterId, items: std::ops::Range<u32>) -> Vec<NewRow> {
 /// Lets the file grow to so many pages and no further: the same code as for a full disk.
 async fn limit_pages(store: &SqliteStore, pages: &'static str) {
     let mut writer = store.writer().await.unwrap();
-    sqlx::query(pages).execute(&mut *writer).await.unwrap();
+    sqlx::query(pages)
+        .execute(writer.connection())
+        .await
+        .unwrap();
 }
 
 async fn rows_loaded(store: &SqliteStore, filter: FilterId) -> u64 {
