@@ -16,7 +16,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use jiff::SignedDuration;
 use metrics_exporter_prometheus::PrometheusHandle;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::JoinError;
 
 use self::tasks::{Stop, Task, Tasks};
@@ -94,7 +94,6 @@ pub async fn serve(
     let master_key = data_dir.master_key(config.hash_key_file.as_deref())?;
     let store = store(&config)?;
     let filters = configured_filters(&config)?;
-    examine_sources(&filters).await?;
     let adapters = Adapters {
         store: Arc::clone(&store),
         tie: Arc::new(data_dir),
@@ -102,7 +101,11 @@ pub async fn serve(
     };
     let (service, writer) = Service::new(settings(&config), adapters, master_key, filters);
     let mut lifecycle = Lifecycle::new(Arc::clone(&service));
-    open_store(&mut lifecycle).await?;
+    let mut signals = Signals::new().map_err(AppError::Signals)?;
+    tokio::select! {
+        () = signals.told_to_stop() => return Ok(()),
+        begun = begin(&mut lifecycle, &service) => begun?,
+    }
 
     let failed = |source| AppError::Listen {
         listen: config.listen,
@@ -117,9 +120,6 @@ pub async fn serve(
         limits: limits.clone(),
         prometheus: prometheus.clone(),
     });
-    let mut terminate = signal(SignalKind::terminate()).map_err(AppError::Signals)?;
-    let mut interrupt = signal(SignalKind::interrupt()).map_err(AppError::Signals)?;
-
     let mut tasks = Tasks::default();
     let stop_upkeep = tasks.start(Task::MetricsUpkeep, async |stop| {
         telemetry::keep_metrics_small(prometheus, stop).await;
@@ -136,8 +136,7 @@ pub async fn serve(
     announce(&start_lines(&config, address));
 
     tokio::select! {
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
+        () = signals.told_to_stop() => {}
         // What a task that died stands for can no longer be trusted: the others end with it.
         error = tasks.ended_early() => return Err(error),
     }
@@ -271,6 +270,35 @@ fn configured_source(
         max_staleness: source.max_staleness,
         adapter: Arc::new(adapter),
     })
+}
+
+/// What tells the process to stop. As the first process of a container it would otherwise not be
+/// told at all.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    fn new() -> std::io::Result<Self> {
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+        })
+    }
+
+    async fn told_to_stop(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+}
+
+/// Looks at the sources and opens the store.
+async fn begin(lifecycle: &mut Lifecycle, service: &Service) -> Result<(), StoreError> {
+    examine_sources(service.configured()).await?;
+    open_store(lifecycle).await
 }
 
 /// Ends the start for a source that refuses; one that is down is loaded when it comes up.

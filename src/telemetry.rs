@@ -143,7 +143,9 @@ impl Metric {
             Self::LoadSeconds => "Seconds that the last complete load took.",
             Self::Rebuilds => "Rebuilds that ended, by what caused them and how they ended.",
             Self::StorePollSeconds => "Seconds that the store took to answer a poll.",
-            Self::StoreLagSeconds => "Seconds since the oldest filter last followed its store.",
+            Self::StoreLagSeconds => {
+                "Seconds since the store was last followed, by the filter for which that is longest ago."
+            }
             Self::StoreErrors => "Failures of the store and of sources.",
             Self::RequestDuration => "Seconds from a request's headers to its answer's.",
         }
@@ -188,6 +190,9 @@ impl Metric {
     }
 }
 
+/// This part of sqlx quotes a line of the password file that it cannot read.
+const NEVER_LOGGED: &str = "sqlx_postgres::options::pgpass=off";
+
 /// Sets logs up: JSON lines on stderr, or plain text when that is a terminal. `BLOOMGATE_LOG` or
 /// `RUST_LOG` choose what is logged; `info` without them. Panics are logged as well.
 ///
@@ -197,7 +202,10 @@ pub fn install_logs() -> Result<(), TryInitError> {
     let directives = ["BLOOMGATE_LOG", "RUST_LOG"]
         .into_iter()
         .find_map(|name| std::env::var(name).ok().filter(|value| !value.is_empty()));
-    let filter = EnvFilter::new(directives.as_deref().unwrap_or("info"));
+    let filter = EnvFilter::new(format!(
+        "{},{NEVER_LOGGED}",
+        directives.as_deref().unwrap_or("info")
+    ));
     let registry = tracing_subscriber::registry().with(filter);
     let layer = tracing_subscriber::fmt::layer()
         .with_writer(std::io::stderr)

@@ -5,8 +5,9 @@ CREATE TABLE bloomgate.store (
     only_row     boolean PRIMARY KEY DEFAULT true CHECK (only_row),
     -- Watermarks and snapshots carry it, so that those of another store have no effect here.
     identity     uuid    NOT NULL,
-    -- Raised by every process that takes the store. A write compares it in its own statement, so
-    -- that a process that has lost the store without noticing writes nothing.
+    -- Drawn at random by every process that takes the store. A write compares it in its own
+    -- statement, so that a process that has lost the store without noticing writes nothing. No
+    -- counter: after a failover that lost the last step two processes would count to the same.
     holder_epoch bigint  NOT NULL
 );
 
@@ -30,6 +31,11 @@ CREATE TABLE bloomgate.filter (
     declared_by         text             NOT NULL CHECK (declared_by IN ('config', 'api')),
     -- The provider rules are the email profile's alone.
     CHECK (profile = 'email' OR NOT (gmail_dots OR googlemail OR plus_tags))
+);
+
+-- Filters that are gone and may have left items behind, which go in small parts.
+CREATE TABLE bloomgate.deleted_filter (
+    id uuid PRIMARY KEY
 );
 
 CREATE TABLE bloomgate.item (

@@ -32,8 +32,13 @@ CREATE TABLE filter (
     CHECK (profile = 'email' OR gmail_dots + googlemail + plus_tags = 0)
 ) STRICT, WITHOUT ROWID;
 
+-- Filters that are gone and may have left items behind, which go in small parts.
+CREATE TABLE deleted_filter (
+    id BLOB PRIMARY KEY NOT NULL
+) STRICT, WITHOUT ROWID;
+
 CREATE TABLE item (
-    filter_id        BLOB    NOT NULL REFERENCES filter (id),
+    filter_id        BLOB    NOT NULL,
     item             BLOB    NOT NULL,
     -- SHA-256 of item, whole: whoever finds two items with one truncated digest makes the second
     -- one vanish.

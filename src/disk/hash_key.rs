@@ -34,9 +34,9 @@ fn parse(path: &Path, text: &str) -> Result<MasterKey, DiskError> {
     hex::decode_to_slice(text.trim(), &mut key).map_err(|_| DiskError::Damaged {
         path: path.to_owned(),
         expected: "64 hexadecimal digits",
-        found: format!("{} other characters", text.trim().chars().count()),
-        remedy: "put the key back from where it was kept, or remove the file to have a new one \
-                 made (snapshots of the old key are then rebuilt)",
+        found: format!("{} characters that are not", text.trim().chars().count()),
+        remedy: "put the key back from where it was kept; a key in data_dir is made anew when its \
+                 file is removed",
     })?;
     Ok(MasterKey::from_bytes(key))
 }

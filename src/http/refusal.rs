@@ -46,7 +46,6 @@ fn refusal(error: &ServiceError, pointer_to: fn(Option<usize>) -> String) -> Pro
         ServiceError::BatchOutOfRange { limit: _, found: _ } => {
             Problem::at(ProblemKind::InvalidField, "/items", detail)
         }
-        ServiceError::InvalidSizing(error) => sizing_refusal(error),
         ServiceError::OverMemoryBudget {
             needed_bytes,
             left_bytes,

@@ -9,6 +9,7 @@ use axum::Router;
 use axum::extract::Request;
 use axum::handler::Handler;
 use axum::routing::get;
+use tower_http::compression::CompressionLayer;
 use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouter, UtoipaMethodRouterExt};
 use utoipa_axum::routes;
 use utoipa_swagger_ui::{Config, SwaggerUi};
@@ -102,7 +103,11 @@ pub fn operations(gates: &Gates) -> OpenApiRouter<Arc<AppState>> {
         .enter(READ, &[InvalidField], routes!(plan::plan_filter))
         .enter(Need::Nothing, &[], routes!(probes::livez))
         .enter(Need::Nothing, &[], routes!(probes::readyz))
-        .enter(READ, &[], routes!(metrics::get_metrics))
+        .enter(
+            READ,
+            &[],
+            routes!(metrics::get_metrics).layer(CompressionLayer::new()),
+        )
         .router
 }
 
@@ -114,7 +119,9 @@ pub fn router(gates: &Gates) -> Router<Arc<AppState>> {
     operations
         .route(
             "/openapi.json",
-            get(docs::document(&document)).layer(gates.of(READ, "/openapi.json")),
+            get(docs::document(&document))
+                .layer(CompressionLayer::new())
+                .layer(gates.of(READ, "/openapi.json")),
         )
         .route(
             "/problems/{name}",

@@ -48,6 +48,12 @@ impl Hosted {
         }
     }
 
+    /// Whether the store was found to have no such filter any more.
+    pub(super) fn was_deleted(&self) -> bool {
+        let generation = self.generation.as_ref();
+        generation.is_some_and(|generation| generation.is_of_deleted_filter())
+    }
+
     fn state(&self, now: Moment) -> State {
         self.generation
             .as_ref()
@@ -141,11 +147,21 @@ impl Service {
             let _one_at_a_time = self.declaring.lock().await;
             match self.hosted(filter) {
                 Ok(hosted) => {
-                    same_declaration(&hosted.declaration, &declaration)?;
+                    let there = Declaration {
+                        sources: Vec::new(),
+                        ..hosted.declaration.clone()
+                    };
+                    same_declaration(&there, &declaration)?;
                     return Ok(PutOutcome::SameAlready(self.describe(filter)?));
                 }
                 Err(ServiceError::UnknownFilter) => {}
                 Err(error) => return Err(error),
+            }
+            // One that the store has and nobody serves: the configuration declared it once, or a
+            // caller hung up on its PUT.
+            let recorded = self.store.filters().await.map_err(unavailable)?;
+            if let Some(there) = recorded.iter().find(|stored| stored.name == name) {
+                same_declaration(&there.declaration, &declaration)?;
             }
             // Before the store is told: a filter that does not fit is not made.
             let room = self.budget.reserve(declaration.sizing.memory_bytes())?;
@@ -167,7 +183,8 @@ impl Service {
         Ok(PutOutcome::Made(self.describe(filter)?))
     }
 
-    /// Deletes a filter, its bits and its rows.
+    /// Deletes a filter and its bits at once. Its rows are unreachable from then on and go in small
+    /// parts behind it.
     ///
     /// # Errors
     /// When the name is out of form or unknown, the configuration declares it, or the store does
@@ -189,6 +206,7 @@ impl Service {
         let was_hosted = self.registry.get(filter).is_some();
         if let Some(stored) = &found {
             self.store.delete(stored.id).await.map_err(unavailable)?;
+            self.rows_to_purge.store(true, Ordering::Relaxed);
         }
         self.registry.retain(|hosted| hosted.name != name);
         self.registry_changed.notify_one();
@@ -234,6 +252,8 @@ fn same_declaration(there: &Declaration, wanted: &Declaration) -> Result<(), Ser
         "capacity"
     } else if there.sizing != wanted.sizing {
         "false_positive_rate"
+    } else if there.sources != wanted.sources {
+        "set of sources"
     } else {
         return Ok(());
     };
@@ -241,7 +261,7 @@ fn same_declaration(there: &Declaration, wanted: &Declaration) -> Result<(), Ser
 }
 
 pub(super) fn unavailable(error: StoreError) -> ServiceError {
-    tracing::warn!(%error, "the store did not take a declaration");
+    tracing::warn!(%error, "the store did not declare or delete a filter");
     ServiceError::StoreUnavailable(Some(Arc::new(error)))
 }
 

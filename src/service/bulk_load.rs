@@ -1,15 +1,17 @@
 //! A bulk load: a stream of items that becomes durable part by part.
 //!
-//! Invariant: what is counted as accepted is durable and set. Memory is bounded by two parts: one
-//! that fills while the other is being written.
+//! Invariants: what is counted as accepted is durable and set, and is a prefix of the stream; after
+//! a part that the store did not take nothing more is written. Memory is bounded by two parts (one
+//! that fills while the other is being written) and by the number of bulk loads side by side.
 
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use tokio::sync::SemaphorePermit;
 
 use super::answers::BulkLoadAnswer;
 use super::error::ServiceError;
-use super::ingest::{Written, answered};
+use super::ingest::{Written, answered, row_bytes};
 use super::ports::{NewRow, Place};
 use super::registry::Hosted;
 use super::{Service, accept, generation_of, new_row};
@@ -18,35 +20,48 @@ use crate::telemetry::Road;
 
 /// Items in one part: enough that the commit is not what it costs.
 const PART_ITEMS: usize = 2_000;
+/// A part of large items ends earlier, at so many bytes.
+const PART_BYTES: usize = 1024 * 1024;
+/// Bulk loads side by side.
+pub(super) const BULK_LOADS_AT_ONCE: usize = 32;
 
 /// A bulk load under way.
 pub struct BulkLoad<'s> {
     service: &'s Service,
     hosted: Arc<Hosted>,
     part: Vec<NewRow>,
+    part_bytes: usize,
     in_flight: Option<(u64, Written)>,
     /// The place of the last part that is durable.
     place: Option<Place>,
     accepted: u64,
     blank: u64,
+    _place_among_loads: SemaphorePermit<'s>,
 }
 
 impl Service {
     /// Begins a bulk load into a filter. Nothing is written yet.
     ///
     /// # Errors
-    /// When the name is out of form or unknown, or the store was not reached yet.
+    /// When the name is out of form or unknown, the store was not reached yet, or too many bulk
+    /// loads are under way.
     pub fn bulk_load(&self, filter: &str) -> Result<BulkLoad<'_>, ServiceError> {
         let hosted = self.hosted(filter)?;
         generation_of(&hosted)?;
+        let place_among_loads = self
+            .bulk_loads
+            .try_acquire()
+            .map_err(|_| ServiceError::TooManyAdds)?;
         Ok(BulkLoad {
             service: self,
             hosted,
-            part: Vec::with_capacity(PART_ITEMS),
+            part: Vec::new(),
+            part_bytes: 0,
             in_flight: None,
             place: None,
             accepted: 0,
             blank: 0,
+            _place_among_loads: place_among_loads,
         })
     }
 }
@@ -73,8 +88,9 @@ impl BulkLoad<'_> {
             }
             Err(error) => return Err(error),
         };
+        self.part_bytes += row_bytes(&row);
         self.part.push(row);
-        if self.part.len() >= PART_ITEMS {
+        if self.part.len() >= PART_ITEMS || self.part_bytes >= PART_BYTES {
             self.hand_in().await?;
         }
         Ok(())
@@ -116,11 +132,13 @@ impl BulkLoad<'_> {
         })
     }
 
-    /// Settles the part in flight and sends the next one on its way.
+    /// Settles the part in flight and sends the next one on its way. Where that fails the next one
+    /// is forgotten: were it written, `accepted` would count past a gap.
     async fn hand_in(&mut self) -> Result<(), ServiceError> {
+        self.part_bytes = 0;
+        let part = std::mem::take(&mut self.part);
         self.settle().await?;
-        let items = self.part.len() as u64;
-        let part = std::mem::replace(&mut self.part, Vec::with_capacity(PART_ITEMS));
+        let items = part.len() as u64;
         let generation = generation_of(&self.hosted)?;
         let written = self.service.ingest.enqueue(generation, part).await?;
         self.in_flight = Some((items, written));

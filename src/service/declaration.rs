@@ -79,12 +79,6 @@ impl Declaration {
             sources: Vec::new(),
         })
     }
-
-    /// Whether the two differ in nothing but the sources.
-    #[must_use]
-    pub fn same_but_sources(&self, other: &Self) -> bool {
-        self.profile == other.profile && self.sizing == other.sizing
-    }
 }
 
 /// Who declared a filter.

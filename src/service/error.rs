@@ -9,7 +9,6 @@ use std::sync::Arc;
 
 use super::ports::StoreError;
 use crate::filter::profile::ItemError;
-use crate::filter::sizing::SizingError;
 
 /// Why the service did not do what it was asked. The request changed nothing, unless said so.
 #[derive(Debug, thiserror::Error)]
@@ -40,9 +39,6 @@ pub enum ServiceError {
         /// What came.
         found: usize,
     },
-    /// Capacity or rate are out of range.
-    #[error(transparent)]
-    InvalidSizing(#[from] SizingError),
     /// The bits do not fit.
     #[error(
         "the filter needs {needed_bytes} bytes and {left_bytes} are left of memory_budget; declare \

@@ -5,8 +5,8 @@
 //! * bits are only ever set, never cleared;
 //! * [`Generation::standing`] lets `definitely-not` through only when every feed was loaded in
 //!   full and is within its bound;
-//! * whatever is found to be in doubt (a lost hold, a failed load) makes the standing worse at
-//!   once; only a complete load makes it better.
+//! * only a complete load makes a feed complete; its age runs from when it was last asked, and
+//!   nothing but a question that was answered makes it younger.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -180,6 +180,10 @@ pub struct Generation {
     hold: AtomicU64,
     /// The hold in which the store was last loaded in full; 0 before the first load.
     loaded_in_hold: AtomicU64,
+    /// The highest place of an add of this process, whatever lies before it.
+    added: AtomicU64,
+    retired: AtomicBool,
+    deleted: AtomicBool,
     completed: Notify,
     _reservation: Reservation,
 }
@@ -211,6 +215,9 @@ impl Generation {
             reached: AtomicU64::new(0),
             hold: AtomicU64::new(0),
             loaded_in_hold: AtomicU64::new(0),
+            added: AtomicU64::new(0),
+            retired: AtomicBool::new(false),
+            deleted: AtomicBool::new(false),
             completed: Notify::new(),
             _reservation: reservation,
         })
@@ -256,7 +263,7 @@ impl Generation {
 
     /// Records that a hold of the store begins. To be said before the store takes a write in it.
     pub fn hold_begins(&self, hold: u64) {
-        self.hold.fetch_max(hold, Ordering::AcqRel);
+        self.hold.fetch_max(hold, Ordering::SeqCst);
     }
 
     /// Records that an add of this process, at `place`, is set.
@@ -264,8 +271,11 @@ impl Generation {
     /// That says nothing about what lies before it as long as the store was not loaded within the
     /// hold: another process may have acknowledged something in between.
     pub fn add_is_set(&self, place: Place) {
-        let loaded_in_hold = self.loaded_in_hold.load(Ordering::Acquire);
-        if loaded_in_hold > 0 && loaded_in_hold == self.hold.load(Ordering::Acquire) {
+        // The add is told first and the load looked for then; `store_loaded` does it the other way
+        // round. In one order of all, at least one of the two sees the other.
+        self.added.fetch_max(place.0, Ordering::SeqCst);
+        let loaded_in_hold = self.loaded_in_hold.load(Ordering::SeqCst);
+        if loaded_in_hold > 0 && loaded_in_hold == self.hold.load(Ordering::SeqCst) {
             self.reached.fetch_max(place.0, Ordering::AcqRel);
         }
     }
@@ -273,13 +283,40 @@ impl Generation {
     /// Records that the store was loaded in full within one hold of it. A load of an earlier hold
     /// comes too late and has no effect.
     pub fn store_loaded(&self, hold: u64, reached: Place, asked: Moment, seconds: f64) {
-        if self.hold.load(Ordering::Acquire) != hold {
+        if self.hold.load(Ordering::SeqCst) != hold {
             return;
         }
         self.reached.fetch_max(reached.0, Ordering::AcqRel);
         self.store.load_succeeded(asked, seconds);
-        self.loaded_in_hold.store(hold, Ordering::Release);
+        self.loaded_in_hold.fetch_max(hold, Ordering::SeqCst);
+        // Behind the cut there are only adds of this process, and their bits are set.
+        let added = self.added.load(Ordering::SeqCst);
+        self.reached.fetch_max(added, Ordering::AcqRel);
         self.completed.notify_waiters();
+    }
+
+    /// Records that another generation of the filter takes the place of this one. To be said before
+    /// that one takes its cut.
+    pub fn retire(&self) {
+        self.retired.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether another generation has taken its place. An add that finds it has not, after its
+    /// commit, is in the cut of whichever follows.
+    #[must_use]
+    pub fn is_retired(&self) -> bool {
+        self.retired.load(Ordering::SeqCst)
+    }
+
+    /// Records that the store has no such filter any more.
+    pub fn filter_was_deleted(&self) {
+        self.deleted.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the store was found to have no such filter any more.
+    #[must_use]
+    pub fn is_of_deleted_filter(&self) -> bool {
+        self.deleted.load(Ordering::Relaxed)
     }
 
     /// Waits until the store was loaded in full once.
@@ -300,17 +337,14 @@ impl Generation {
         }
     }
 
-    /// The age of the oldest feed in seconds; none when one of them was never followed.
+    /// How long ago the store was followed, in seconds; none before the first time.
     #[must_use]
     pub fn staleness_seconds(&self, now: Moment) -> Option<f64> {
-        std::iter::once(&self.store)
-            .chain(&self.sources)
-            .map(|feed| feed.followed.age_ms(now))
-            .try_fold(0, |oldest, age_ms| Some(age_ms?.max(oldest)))
-            .map(|age_ms| Duration::from_millis(age_ms).as_secs_f64())
+        let age_ms = self.store.followed.age_ms(now)?;
+        Some(Duration::from_millis(age_ms).as_secs_f64())
     }
 
-    /// The first load under way, if any.
+    /// A load under way, if any.
     #[must_use]
     pub fn progress(&self) -> Option<Progress> {
         self.store.progress("store".to_owned()).or_else(|| {
@@ -351,6 +385,7 @@ mod tests {
         generation.add_is_set(Place(9));
         assert_eq!(generation.reached(), Place(0));
         generation.store_loaded(1, Place(10), ASKED, 0.1);
+        assert_eq!(generation.reached(), Place(10));
         generation.add_is_set(Place(12));
         assert_eq!(generation.reached(), Place(12));
     }
@@ -366,6 +401,15 @@ mod tests {
         assert_eq!(generation.reached(), Place(10));
         generation.store_loaded(2, Place(30), ASKED, 0.1);
         assert_eq!(generation.reached(), Place(30));
+    }
+
+    #[test]
+    fn an_add_that_comes_while_the_store_is_loaded_is_reached_once_it_is() {
+        let generation = generation();
+        generation.hold_begins(1);
+        generation.add_is_set(Place(12));
+        generation.store_loaded(1, Place(10), ASKED, 0.1);
+        assert_eq!(generation.reached(), Place(12));
     }
 
     #[test]

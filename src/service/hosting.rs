@@ -9,13 +9,22 @@ use std::sync::atomic::Ordering;
 
 use super::Service;
 use super::declaration::DeclaredBy;
-use super::ports::{StoreError, StoredFilter};
+use super::ports::{StoreError, StoreIdentity, StoredFilter};
 use super::registry::{ConfiguredFilter, ConfiguredSource, Hosted};
 
 impl Service {
     /// Opens the store and brings the registry in line with what it records.
     pub(super) async fn take_store(&self) -> Result<(), StoreError> {
         let identity = self.store.open().await?;
+        let hosted = self.host_what_is_recorded(identity).await;
+        if hosted.is_err() {
+            // It may be another store than ours, and is not to be held without being served.
+            self.store.close().await;
+        }
+        hosted
+    }
+
+    async fn host_what_is_recorded(&self, identity: StoreIdentity) -> Result<(), StoreError> {
         self.tie.tie(identity)?;
         self.identity.get_or_init(|| identity);
         let _one_at_a_time = self.declaring.lock().await;
@@ -74,10 +83,11 @@ impl Service {
     fn keep_or_host(&self, stored: StoredFilter, sources: &Arc<[ConfiguredSource]>) -> Arc<Hosted> {
         if let Some(hosted) = self.registry.get(stored.name.as_str())
             && let Some(generation) = &hosted.generation
-            && generation.filter == stored.id
-            && generation.declaration == stored.declaration
         {
-            return hosted;
+            if generation.filter == stored.id && generation.declaration == stored.declaration {
+                return hosted;
+            }
+            generation.retire();
         }
         let generation = self.empty_generation(&stored, sources);
         if let Err(error) = &generation {

@@ -5,7 +5,7 @@
 //! * an add is answered only after it is durable in the store and set in the generation;
 //! * the writer's own task does both, so that a caller who hangs up changes nothing;
 //! * requests that wait together share one commit; each is written whole or not at all;
-//! * the rows that wait are bounded.
+//! * what waits is bounded, in bytes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,8 +17,10 @@ use super::error::ServiceError;
 use super::generation::Generation;
 use super::ports::{NewRow, Place, Store, StoreError};
 
-/// Rows that may wait for the store, of all requests together.
-const MAX_WAITING_ROWS: u32 = 100_000;
+/// What may wait for the store, of all requests together, in KiB.
+const MAX_WAITING_KIB: u32 = 64 * 1024;
+/// What a row takes beside its item and its canonical bytes.
+const ROW_OVERHEAD_BYTES: usize = 128;
 /// Requests that may wait for the store.
 const MAX_WAITING_REQUESTS: usize = 8_192;
 /// A commit takes requests until it has so many rows.
@@ -39,7 +41,7 @@ struct AddRequest {
 /// Where adds are handed in.
 pub struct Ingest {
     requests: mpsc::Sender<AddRequest>,
-    waiting_rows: Arc<Semaphore>,
+    waiting_kib: Arc<Semaphore>,
 }
 
 /// The writer of one store.
@@ -54,7 +56,7 @@ pub fn ingest(store: Arc<dyn Store>) -> (Ingest, Writer) {
     let (sender, requests) = mpsc::channel(MAX_WAITING_REQUESTS);
     let ingest = Ingest {
         requests: sender,
-        waiting_rows: Arc::new(Semaphore::new(MAX_WAITING_ROWS as usize)),
+        waiting_kib: Arc::new(Semaphore::new(MAX_WAITING_KIB as usize)),
     };
     (ingest, Writer { requests, store })
 }
@@ -72,7 +74,7 @@ impl Ingest {
         generation: &Arc<Generation>,
         rows: Vec<NewRow>,
     ) -> Result<Place, ServiceError> {
-        let waiting = Arc::clone(&self.waiting_rows)
+        let waiting = Arc::clone(&self.waiting_kib)
             .try_acquire_many_owned(permits(&rows))
             .map_err(|_| ServiceError::TooManyAdds)?;
         answered(self.hand_in(generation, rows, waiting).await?).await
@@ -87,7 +89,7 @@ impl Ingest {
         generation: &Arc<Generation>,
         rows: Vec<NewRow>,
     ) -> Result<Written, ServiceError> {
-        let waiting = Arc::clone(&self.waiting_rows)
+        let waiting = Arc::clone(&self.waiting_kib)
             .acquire_many_owned(permits(&rows))
             .await
             .map_err(|_| ServiceError::StoreUnavailable(None))?;
@@ -125,10 +127,17 @@ pub async fn answered(written: Written) -> Result<Place, ServiceError> {
         .unwrap_or(Err(ServiceError::StoreUnavailable(None)))
 }
 
+/// KiB that the rows take in memory. A request larger than the bound waits until it is alone.
 fn permits(rows: &[NewRow]) -> u32 {
-    u32::try_from(rows.len())
-        .unwrap_or(MAX_WAITING_ROWS)
-        .min(MAX_WAITING_ROWS)
+    let kib = rows.iter().map(row_bytes).sum::<usize>() / 1024 + 1;
+    u32::try_from(kib)
+        .unwrap_or(MAX_WAITING_KIB)
+        .min(MAX_WAITING_KIB)
+}
+
+/// Bytes that a row takes in memory.
+pub(super) fn row_bytes(row: &NewRow) -> usize {
+    row.item.len() + row.canonical.len() + ROW_OVERHEAD_BYTES
 }
 
 impl Writer {
@@ -159,9 +168,8 @@ impl Writer {
     async fn commit(&self, group: &mut Vec<AddRequest>) {
         let mut rows = Vec::with_capacity(group.iter().map(|request| request.rows.len()).sum());
         for request in group.iter_mut() {
-            for row in &request.rows {
-                request.generation.bloom.add(&row.canonical);
-            }
+            let canonicals = request.rows.iter().map(|row| &row.canonical);
+            request.generation.bloom.add_batch(canonicals);
             rows.append(&mut request.rows);
         }
         let outcome = match tokio::time::timeout(COMMIT_TIMEOUT, self.store.add(&rows)).await {
@@ -176,7 +184,11 @@ impl Writer {
                 for request in group.drain(..) {
                     let generation = &request.generation;
                     let answer = if receipt.deleted.contains(&generation.filter) {
+                        generation.filter_was_deleted();
                         Err(ServiceError::UnknownFilter)
+                    } else if generation.is_retired() {
+                        // Durable, but perhaps not set where it is asked for now.
+                        Err(ServiceError::StoreUnavailable(None))
                     } else {
                         generation.add_is_set(receipt.place);
                         Ok(receipt.place)

@@ -15,6 +15,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use backon::ExponentialBackoff;
@@ -162,6 +163,7 @@ impl Lifecycle {
                         generation.store_still_held(hold, asked);
                     }
                 }
+                self.purge().await;
             }
             Err(error) => {
                 crate::telemetry::record_store_error();
@@ -171,6 +173,23 @@ impl Lifecycle {
                 if matches!(error, StoreError::HoldLost { .. }) {
                     self.hold = None;
                 }
+            }
+        }
+    }
+
+    /// Deletes some of the rows that deleted filters have left.
+    async fn purge(&self) {
+        let rows_to_purge = &self.service.rows_to_purge;
+        // Taken back before the question: a filter that is deleted meanwhile sets it again.
+        if !rows_to_purge.swap(false, Ordering::Relaxed) {
+            return;
+        }
+        match self.service.store.purge().await {
+            Ok(false) => {}
+            Ok(true) => rows_to_purge.store(true, Ordering::Relaxed),
+            Err(error) => {
+                rows_to_purge.store(true, Ordering::Relaxed);
+                tracing::warn!(%error, "rows of deleted filters were not purged; trying again");
             }
         }
     }

@@ -30,7 +30,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use tokio::sync::{Mutex, Notify};
+use tokio::sync::{Mutex, Notify, Semaphore};
 
 use crate::filter::hashing::MasterKey;
 use crate::filter::profile::Canonical;
@@ -82,11 +82,14 @@ pub struct Service {
     registry: Registry,
     budget: Arc<MemoryBudget>,
     ingest: Ingest,
+    bulk_loads: Semaphore,
     /// Told by the store when it is first reached; the filters that it records are hosted then.
     identity: OnceLock<StoreIdentity>,
     /// Whether the registry holds every filter that the store records.
     listed: AtomicBool,
     draining: AtomicBool,
+    /// Whether rows of deleted filters may be left in the store.
+    rows_to_purge: AtomicBool,
     /// Declaring and deleting, one at a time.
     declaring: Mutex<()>,
     /// Wakes the lifecycle when the registry has changed.
@@ -121,13 +124,21 @@ impl Service {
             configured,
             registry,
             ingest,
+            bulk_loads: Semaphore::new(bulk_load::BULK_LOADS_AT_ONCE),
             identity: OnceLock::new(),
             listed: AtomicBool::new(false),
             draining: AtomicBool::new(false),
+            rows_to_purge: AtomicBool::new(true),
             declaring: Mutex::new(()),
             registry_changed: Notify::new(),
         });
         (service, writer)
+    }
+
+    /// The filters that the configuration declares.
+    #[must_use]
+    pub fn configured(&self) -> &[ConfiguredFilter] {
+        &self.configured
     }
 
     /// Says what may be said of one item. Never waits.
@@ -299,7 +310,9 @@ impl Service {
     }
 
     fn hosted(&self, filter: &str) -> Result<Arc<Hosted>, ServiceError> {
-        if let Some(hosted) = self.registry.get(filter) {
+        if let Some(hosted) = self.registry.get(filter)
+            && !hosted.was_deleted()
+        {
             return Ok(hosted);
         }
         FilterName::parse(filter).ok_or(ServiceError::InvalidFilterName)?;

@@ -96,8 +96,13 @@ pub trait Store: Send + Sync + 'static {
         declared_by: DeclaredBy,
     ) -> Result<StoredFilter, StoreError>;
 
-    /// Deletes a filter and its rows; false when it was not there.
+    /// Deletes a filter; false when it was not there. No row is added to it from then on, and the
+    /// rows that it has are left to [`Store::purge`]: there may be a thousand million of them.
     async fn delete(&self, filter: FilterId) -> Result<bool, StoreError>;
+
+    /// Deletes some rows of deleted filters, few enough that nobody waits for it; false when none
+    /// are left.
+    async fn purge(&self) -> Result<bool, StoreError>;
 
     /// Makes the rows durable in one commit. For a row that is there the later expiry wins and
     /// none beats any. Rows may name several filters, and the same item more than once.

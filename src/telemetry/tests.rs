@@ -1,3 +1,5 @@
+//! What the metrics are called, and that they tell what was recorded.
+
 use std::collections::HashSet;
 
 use metrics_exporter_prometheus::PrometheusRecorder;

@@ -93,6 +93,10 @@ fn forbidden_paths(file: &Path, text: &str) -> Vec<String> {
             continue;
         }
         for forbidden in layer.forbidden {
+            // The tests of http ask a real service, and that stands on a real store.
+            if *forbidden == "crate::store" && file.starts_with("http/tests") {
+                continue;
+            }
             if reaches(&path, forbidden) {
                 let (file, line, path) = (file.display(), path.line, path.segments.join("::"));
                 broken.push(format!(

@@ -23,6 +23,8 @@ use crate::store::rows::{DigestedRow, filters_named};
 ///   deleted is gone.
 /// * From then on raising the epoch and deleting the filter wait for this commit. Both look at
 ///   the items only afterwards, and so see these.
+/// * The commit reaches the disk before the answer, whatever the session's own setting is: a
+///   pooler may have put the statement on a session that was never set up.
 /// * Rows are locked in the order of their key, and filters before rows, by every writer.
 const ADD: &str = "
 WITH fence AS MATERIALIZED (
@@ -49,10 +51,12 @@ WITH fence AS MATERIALIZED (
     RETURNING 1
 )
 SELECT pg_current_xact_id()::text, EXISTS (SELECT FROM fence), ARRAY(SELECT id FROM live),
-       (SELECT count(*) FROM written)";
+       (SELECT count(*) FROM written),
+       pg_catalog.set_config('synchronous_commit', 'on', true)";
 
-/// The place, whether the store was still held, the filters that are there, the rows written.
-type Answer = (String, bool, Vec<Uuid>, i64);
+/// The place, whether the store was still held, the filters that are there, the rows written, and
+/// how the commit is made durable.
+type Answer = (String, bool, Vec<Uuid>, i64, String);
 
 /// Adds `rows`, which are merged and in order.
 ///
@@ -71,7 +75,7 @@ pub(super) async fn add(
         what,
         statement(hold, &named, rows).fetch_one(connection),
     );
-    let (place, is_held, live, written) = answer.await?;
+    let (place, is_held, live, written, _durable) = answer.await?;
     if !is_held {
         return Err(lost(what, "another process has taken it"));
     }

@@ -2,10 +2,10 @@
 //!
 //! Two things together make it. A session-level advisory lock keeps a second process from
 //! starting; it goes with its session, so a process that died holds nothing. And an epoch in the
-//! table `store`, raised by each holder and compared by every write in its own statement: a
+//! table `store`, drawn anew by each holder and compared by every write in its own statement: a
 //! process whose session broke without its notice writes nothing once another has taken over.
 //!
-//! Raising the epoch waits for the writes that are under way, for they hold the row. So whatever
+//! Setting the epoch waits for the writes that are under way, for they hold the row. So whatever
 //! a predecessor has acknowledged, or yet will, is visible to every load of its successor.
 
 use std::time::Duration;
@@ -32,7 +32,7 @@ const LOCK_PATIENCE: Duration = Duration::from_secs(5);
 const LOCK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Time for a predecessor's writes to end; a deletion may take longer, and the next try waits again.
-const RAISE_LIMIT: Duration = Duration::from_secs(60);
+const TAKE_LIMIT: Duration = Duration::from_secs(60);
 
 /// First server with `xid8` and `pg_current_snapshot`.
 const OLDEST_SERVER: i32 = 13_00_00;
@@ -59,14 +59,13 @@ impl Hold {
         refuse_unfit_server(&mut session, what).await?;
         lock(&mut session, what).await?;
         migrate(&mut session, what).await?;
-        let raise = sqlx::query_as(
-            "UPDATE bloomgate.store SET holder_epoch = holder_epoch + 1
-             RETURNING identity, holder_epoch",
-        );
+        let epoch = random_epoch(what)?;
+        let take =
+            sqlx::query_scalar("UPDATE bloomgate.store SET holder_epoch = $1 RETURNING identity")
+                .bind(epoch);
         // It waits for what a predecessor has under way.
         unlimited(&mut session, what).await?;
-        let (identity, epoch): (Uuid, i64) =
-            within(RAISE_LIMIT, what, raise.fetch_one(&mut session)).await?;
+        let identity: Uuid = within(TAKE_LIMIT, what, take.fetch_one(&mut session)).await?;
         session::set(&mut session, what, SESSION_SETTINGS, Scope::Session).await?;
         Ok(Self {
             identity: StoreIdentity(identity),
@@ -121,6 +120,15 @@ impl Hold {
             session::close(session).await;
         }
     }
+}
+
+/// No counter: after a failover that lost the last step, two processes would count to the same.
+fn random_epoch(what: &str) -> Result<i64, StoreError> {
+    let mut bytes = [0; 8];
+    getrandom::fill(&mut bytes).map_err(|error| {
+        Fault::Failed(format!("no random bytes are to be had here: {error}")).of(what)
+    })?;
+    Ok(i64::from_ne_bytes(bytes))
 }
 
 /// That the hold is gone.

@@ -19,7 +19,7 @@ use std::time::Duration;
 use arc_swap::ArcSwapOption;
 use async_trait::async_trait;
 use secrecy::SecretString;
-use sqlx::{Connection as _, PgConnection, Row as _};
+use sqlx::{PgConnection, Row as _};
 use uuid::Uuid;
 
 use self::connections::Connections;
@@ -38,8 +38,8 @@ use crate::service::ports::{
 /// Time for a write; `statement_timeout` below says the same to the server.
 const WRITE_LIMIT: Duration = Duration::from_secs(20);
 
-/// Time to delete a filter, which may have a thousand million rows.
-const DELETE_LIMIT: Duration = Duration::from_secs(3600);
+/// Rows of a deleted filter that go at once: a few milliseconds.
+const PURGE_ROWS: i64 = 5_000;
 
 /// A poll that takes longer than this has lost the hold, however generous the bound.
 const LONGEST_POLL: Duration = Duration::from_secs(10);
@@ -77,7 +77,7 @@ pub struct PostgresStoreOptions {
     pub url: SecretString,
     /// A poll that takes as long has failed, a little before the filters are stale.
     pub max_staleness: Duration,
-    /// Sessions for writes at most; two more serve the lock and, while one runs, a load.
+    /// Sessions for writes at most; beside them one has the lock, and each load has its own.
     pub max_connections: usize,
 }
 
@@ -181,9 +181,17 @@ impl Store for PostgresStore {
         let hold = self.held()?;
         let mut session = self.connections.checkout().await?;
         let delete = delete(&mut session.connection, hold.epoch, filter);
-        let deleted = within(DELETE_LIMIT, self.what(), delete).await?;
+        let deleted = within(WRITE_LIMIT, self.what(), delete).await?;
         session.give_back();
         deleted.ok_or_else(|| lost(self.what(), "another process has taken it"))
+    }
+
+    async fn purge(&self) -> Result<bool, StoreError> {
+        let mut session = self.connections.checkout().await?;
+        let purge = purge(&mut session.connection);
+        let more = within(WRITE_LIMIT, self.what(), purge).await?;
+        session.give_back();
+        Ok(more)
     }
 
     async fn add(&self, rows: &[NewRow]) -> Result<AddReceipt, StoreError> {
@@ -302,38 +310,57 @@ async fn declare(
     within(WRITE_LIMIT, what, statement.fetch_optional(connection)).await
 }
 
-/// Deletes a filter and its rows; none when the store is held by another.
+/// Deletes a filter; none when the store is held by another.
+///
+/// It waits for the adds that hold the filter's row, and later ones find it gone: so whoever purges
+/// afterwards sees every row that the filter ever gets.
 async fn delete(
     connection: &mut PgConnection,
     epoch: i64,
     filter: FilterId,
 ) -> Result<Option<bool>, sqlx::Error> {
-    let mut transaction = connection.begin().await?;
-    sqlx::query("SET LOCAL statement_timeout = 0")
-        .execute(&mut *transaction)
-        .await?;
-    let fence = sqlx::query("SELECT FROM bloomgate.store WHERE holder_epoch = $1 FOR SHARE")
-        .bind(epoch)
-        .fetch_optional(&mut *transaction)
-        .await?;
-    if fence.is_none() {
-        return Ok(None);
-    }
-    // First the filter: it waits for the adds that have it, and later ones find it gone. The
-    // items only then, in a statement whose snapshot sees what those adds wrote.
-    let filter_row = sqlx::query("SELECT FROM bloomgate.filter WHERE id = $1 FOR UPDATE")
-        .bind(filter.0)
-        .fetch_optional(&mut *transaction)
-        .await?;
-    for statement in [
-        "DELETE FROM bloomgate.item WHERE filter_id = $1",
-        "DELETE FROM bloomgate.filter WHERE id = $1",
-    ] {
-        sqlx::query(statement)
-            .bind(filter.0)
-            .execute(&mut *transaction)
+    let (is_held, was_there): (bool, bool) = sqlx::query_as(
+        "WITH fence AS MATERIALIZED (
+             SELECT holder_epoch FROM bloomgate.store WHERE holder_epoch = $1 FOR SHARE
+         ), gone AS (
+             DELETE FROM bloomgate.filter WHERE id = $2 AND EXISTS (SELECT FROM fence)
+             RETURNING id
+         ), noted AS (
+             INSERT INTO bloomgate.deleted_filter (id) SELECT id FROM gone
+         )
+         SELECT EXISTS (SELECT FROM fence), EXISTS (SELECT FROM gone)",
+    )
+    .bind(epoch)
+    .bind(filter.0)
+    .fetch_one(connection)
+    .await?;
+    Ok(is_held.then_some(was_there))
+}
+
+/// Deletes some rows of a deleted filter, or the note of one that has none left; false when no
+/// filter is noted. It needs no fence: an identity never comes again.
+async fn purge(connection: &mut PgConnection) -> Result<bool, sqlx::Error> {
+    let (filter, rows): (Option<Uuid>, i64) = sqlx::query_as(
+        "WITH one AS MATERIALIZED (
+             SELECT id FROM bloomgate.deleted_filter LIMIT 1
+         ), some AS MATERIALIZED (
+             SELECT filter_id, item_digest FROM bloomgate.item
+              WHERE filter_id = (SELECT id FROM one) LIMIT $1
+         ), gone AS (
+             DELETE FROM bloomgate.item USING some
+              WHERE item.filter_id = some.filter_id AND item.item_digest = some.item_digest
+             RETURNING 1
+         )
+         SELECT (SELECT id FROM one), (SELECT count(*) FROM gone)",
+    )
+    .bind(PURGE_ROWS)
+    .fetch_one(&mut *connection)
+    .await?;
+    if rows == 0 {
+        sqlx::query("DELETE FROM bloomgate.deleted_filter WHERE id = $1")
+            .bind(filter)
+            .execute(connection)
             .await?;
     }
-    transaction.commit().await?;
-    Ok(Some(filter_row.is_some()))
+    Ok(filter.is_some())
 }

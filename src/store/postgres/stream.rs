@@ -14,11 +14,9 @@ use super::time::PgTime;
 use crate::service::ports::{RowSink, StoreError};
 use crate::store::copy_binary::{CopyError, CopyParser};
 
-/// Time for the count, and for the first bytes: a query may sort before it gives a row.
-const FIRST_ANSWER_LIMIT: Duration = Duration::from_secs(600);
-
-/// Longest silence within a stream.
-const SILENCE_LIMIT: Duration = Duration::from_secs(60);
+/// Longest silence: a query may sort before it gives its first row, or search long between two, and
+/// the server sends rows only as its buffer fills.
+const SILENCE_LIMIT: Duration = Duration::from_secs(600);
 
 const SETTINGS: Settings = &[
     // Hidden rows become an error: without them the set would be short.
@@ -68,7 +66,7 @@ pub(crate) async fn stream(
 ) -> Result<(), StoreError> {
     let expected = count(transaction, what, rows, sink).await?;
     let copy = format!("COPY ({rows}) TO STDOUT (FORMAT binary)");
-    let chunks = within(FIRST_ANSWER_LIMIT, what, transaction.copy_out_raw(&copy)).await?;
+    let chunks = within(SILENCE_LIMIT, what, transaction.copy_out_raw(&copy)).await?;
     let found = receive(chunks, what, expected, sink).await?;
     if found != expected {
         return Err(incomplete(what, expected, found));
@@ -88,7 +86,7 @@ async fn count(
         "SELECT pg_catalog.count(*), pg_catalog.transaction_timestamp() FROM ({rows}) AS counted"
     );
     let question = sqlx::query_as(AssertSqlSafe(question)).persistent(false);
-    let answer = within(FIRST_ANSWER_LIMIT, what, question.fetch_one(transaction));
+    let answer = within(SILENCE_LIMIT, what, question.fetch_one(transaction));
     let (expected, now): (i64, PgTime) = answer.await?;
     let failed = |detail: &str| Fault::Failed(detail.to_owned()).of(what);
     let expected = u64::try_from(expected).map_err(|_| failed("it counted fewer than no rows"))?;
@@ -108,9 +106,7 @@ async fn receive(
 ) -> Result<u64, StoreError> {
     let mut parser = CopyParser::<2>::new();
     let mut is_expiry_odd = false;
-    let mut limit = FIRST_ANSWER_LIMIT;
-    while let Some(chunk) = next(&mut chunks, what, limit).await? {
-        limit = SILENCE_LIMIT;
+    while let Some(chunk) = next(&mut chunks, what).await? {
         parser
             .push(&chunk, |[item, expires_at]| {
                 let expires_at = expires_at.map(<[u8; 8]>::try_from);
@@ -140,15 +136,14 @@ async fn receive(
 async fn next(
     chunks: &mut (impl Stream<Item = Result<bytes::Bytes, sqlx::Error>> + Unpin),
     what: &str,
-    limit: Duration,
 ) -> Result<Option<bytes::Bytes>, StoreError> {
     // Most chunks lie in the buffer already, and a timer for each would cost more than they do.
     let chunk = match chunks.next().now_or_never() {
         Some(chunk) => chunk,
-        None => match tokio::time::timeout(limit, chunks.next()).await {
+        None => match tokio::time::timeout(SILENCE_LIMIT, chunks.next()).await {
             Ok(chunk) => chunk,
             Err(_elapsed) => {
-                let detail = format!("the load came to a halt: no rows within {limit:?}");
+                let detail = format!("the load came to a halt: no rows within {SILENCE_LIMIT:?}");
                 return Err(Fault::Unreachable(detail).of(what));
             }
         },

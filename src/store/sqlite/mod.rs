@@ -8,6 +8,7 @@
 //! for a load's end.
 
 mod add;
+mod filters;
 mod writer;
 
 use std::os::unix::fs::MetadataExt as _;
@@ -18,9 +19,7 @@ use async_trait::async_trait;
 use futures_util::TryStreamExt as _;
 use jiff::Timestamp;
 use sqlx::migrate::MigrateError;
-use sqlx::sqlite::{
-    SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqliteRow, SqliteSynchronous,
-};
+use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqliteSynchronous};
 use sqlx::{ConnectOptions as _, Connection as _, Row as _};
 use tokio::sync::{MappedMutexGuard, Mutex, MutexGuard};
 use uuid::Uuid;
@@ -28,7 +27,6 @@ use uuid::Uuid;
 use self::writer::Writer;
 use super::record::{FilterRecord, migration_refusal};
 use super::rows::digested;
-use crate::filter::profile::EmailOptions;
 use crate::service::declaration::{Declaration, DeclaredBy, FilterName};
 use crate::service::ports::{
     AddReceipt, FilterId, NewRow, Place, RowSink, Store, StoreError, StoreIdentity, StoredFilter,
@@ -86,7 +84,6 @@ impl SqliteStore {
             .pragma("fullfsync", "1")
             .pragma("wal_autocheckpoint", LOG_PAGES)
             .pragma("cache_size", CACHE_KIB)
-            .foreign_keys(true)
             .busy_timeout(BUSY_LIMIT)
             .disable_statement_logging()
     }
@@ -175,6 +172,18 @@ impl SqliteStore {
             .map_err(|error| self.error(&error))
     }
 
+    /// Whether the file of that name is still the writer's.
+    async fn own_file(&self) -> Result<(), StoreError> {
+        let now = self.file().await?;
+        let open = self.open.lock().await;
+        let open = open.as_ref().ok_or_else(|| self.lost("it is not open"))?;
+        if open.file == now {
+            Ok(())
+        } else {
+            Err(self.lost("another file has taken the place of its own"))
+        }
+    }
+
     async fn file(&self) -> Result<(u64, u64), StoreError> {
         let metadata = tokio::fs::metadata(&self.path).await;
         metadata
@@ -211,7 +220,7 @@ impl Store for SqliteStore {
             .await
             .map_err(|error| self.error(&error))?;
         let filters = rows.iter().map(|row| {
-            let record = record(row).map_err(|error| self.error(&error))?;
+            let record = filters::record(row).map_err(|error| self.error(&error))?;
             record.into_filter().map_err(|detail| self.refused(detail))
         });
         filters.collect()
@@ -225,7 +234,7 @@ impl Store for SqliteStore {
     ) -> Result<StoredFilter, StoreError> {
         let record = FilterRecord::new(Uuid::new_v4(), name, declaration, declared_by);
         let mut writer = self.writer().await?;
-        let id = declare(writer.connection(), record)
+        let id = filters::declare(&mut writer, record)
             .await
             .map_err(|error| self.error(&error))?;
         Ok(StoredFilter {
@@ -238,7 +247,14 @@ impl Store for SqliteStore {
 
     async fn delete(&self, filter: FilterId) -> Result<bool, StoreError> {
         let mut writer = self.writer().await?;
-        delete(&mut writer, filter)
+        filters::delete(&mut writer, filter)
+            .await
+            .map_err(|error| self.error(&error))
+    }
+
+    async fn purge(&self) -> Result<bool, StoreError> {
+        let mut writer = self.writer().await?;
+        filters::purge(&mut writer)
             .await
             .map_err(|error| self.error(&error))
     }
@@ -253,10 +269,13 @@ impl Store for SqliteStore {
 
     async fn load(&self, filter: FilterId, sink: &mut dyn RowSink) -> Result<Place, StoreError> {
         let options = self.options().pragma("query_only", "1");
+        // The reader opens the file by its name, and what stands there may be another one.
+        self.own_file().await?;
         let mut reader = self.connect(&options).await?;
         let (place, expected, found) = load(&mut reader, filter, sink)
             .await
             .map_err(|error| self.error(&error))?;
+        self.own_file().await?;
         let _ = reader.close().await;
         if found != expected {
             return Err(StoreError::Incomplete {
@@ -269,12 +288,9 @@ impl Store for SqliteStore {
     }
 
     async fn poll(&self) -> Result<(), StoreError> {
-        let now = self.file().await?;
+        self.own_file().await?;
         let mut open = self.open.lock().await;
         let open = open.as_mut().ok_or_else(|| self.lost("it is not open"))?;
-        if open.file != now {
-            return Err(self.lost("another file has taken the place of its own"));
-        }
         open.writer.roll_back().await;
         // The lock on the data directory keeps others out, unless its file was removed or the file
         // system knows no locks.
@@ -291,72 +307,6 @@ impl Store for SqliteStore {
             let _ = open.writer.into_connection().close().await;
         }
     }
-}
-
-fn record(row: &SqliteRow) -> Result<FilterRecord, sqlx::Error> {
-    let sources: String = row.try_get("sources")?;
-    Ok(FilterRecord {
-        id: row.try_get("id")?,
-        name: row.try_get("name")?,
-        profile: row.try_get("profile")?,
-        profile_version: row.try_get("profile_version")?,
-        options: EmailOptions {
-            gmail_dots: row.try_get("gmail_dots")?,
-            googlemail: row.try_get("googlemail")?,
-            plus_tags: row.try_get("plus_tags")?,
-        },
-        capacity: row.try_get("capacity")?,
-        false_positive_rate: row.try_get("false_positive_rate")?,
-        sources: serde_json::from_str(&sources)
-            .map_err(|error| sqlx::Error::Decode(error.into()))?,
-        declared_by: row.try_get("declared_by")?,
-    })
-}
-
-/// Writes a declaration and gives the id of its filter.
-async fn declare(writer: &mut SqliteConnection, record: FilterRecord) -> Result<Uuid, sqlx::Error> {
-    let sources = serde_json::to_string(&record.sources)
-        .map_err(|error| sqlx::Error::Decode(error.into()))?;
-    sqlx::query_scalar(
-        "INSERT INTO filter
-                (id, name, profile, profile_version, gmail_dots, googlemail, plus_tags,
-                 capacity, false_positive_rate, sources, declared_by)
-         VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-         ON CONFLICT (name) DO UPDATE
-            SET profile = excluded.profile, profile_version = excluded.profile_version,
-                gmail_dots = excluded.gmail_dots, googlemail = excluded.googlemail,
-                plus_tags = excluded.plus_tags, capacity = excluded.capacity,
-                false_positive_rate = excluded.false_positive_rate, sources = excluded.sources,
-                declared_by = excluded.declared_by
-         RETURNING id",
-    )
-    .bind(record.id)
-    .bind(record.name)
-    .bind(record.profile)
-    .bind(record.profile_version)
-    .bind(record.options.gmail_dots)
-    .bind(record.options.googlemail)
-    .bind(record.options.plus_tags)
-    .bind(record.capacity)
-    .bind(record.false_positive_rate)
-    .bind(sources)
-    .bind(record.declared_by)
-    .fetch_one(writer)
-    .await
-}
-
-async fn delete(writer: &mut Writer, filter: FilterId) -> Result<bool, sqlx::Error> {
-    let transaction = writer.begin().await?;
-    sqlx::query("DELETE FROM item WHERE filter_id = ?")
-        .bind(filter.0)
-        .execute(&mut *transaction)
-        .await?;
-    let deleted = sqlx::query("DELETE FROM filter WHERE id = ?")
-        .bind(filter.0)
-        .execute(&mut *transaction)
-        .await?;
-    writer.commit().await?;
-    Ok(deleted.rows_affected() > 0)
 }
 
 /// Gives the place of the cut, the rows that it counts and the rows that came.
