@@ -154,3 +154,6 @@ impl BulkLoad<'_> {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;
