@@ -289,9 +289,12 @@ impl Generation {
         self.reached.fetch_max(reached.0, Ordering::AcqRel);
         self.store.load_succeeded(asked, seconds);
         self.loaded_in_hold.fetch_max(hold, Ordering::SeqCst);
-        // Behind the cut there are only adds of this process, and their bits are set.
+        // Behind the cut there are only adds of this process, and their bits are set; not so where
+        // the next hold has begun meanwhile, whose adds tell of it before they are told here.
         let added = self.added.load(Ordering::SeqCst);
-        self.reached.fetch_max(added, Ordering::AcqRel);
+        if self.hold.load(Ordering::SeqCst) == hold {
+            self.reached.fetch_max(added, Ordering::AcqRel);
+        }
         self.completed.notify_waiters();
     }
 

@@ -343,12 +343,12 @@ async fn purge(connection: &mut PgConnection) -> Result<bool, sqlx::Error> {
     let (filter, rows): (Option<Uuid>, i64) = sqlx::query_as(
         "WITH one AS MATERIALIZED (
              SELECT id FROM bloomgate.deleted_filter LIMIT 1
-         ), some AS MATERIALIZED (
+         ), part AS MATERIALIZED (
              SELECT filter_id, item_digest FROM bloomgate.item
               WHERE filter_id = (SELECT id FROM one) LIMIT $1
          ), gone AS (
-             DELETE FROM bloomgate.item USING some
-              WHERE item.filter_id = some.filter_id AND item.item_digest = some.item_digest
+             DELETE FROM bloomgate.item USING part
+              WHERE item.filter_id = part.filter_id AND item.item_digest = part.item_digest
              RETURNING 1
          )
          SELECT (SELECT id FROM one), (SELECT count(*) FROM gone)",

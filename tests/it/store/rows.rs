@@ -126,3 +126,8 @@ pub(super) async fn open_postgres(url: &str) -> PostgresStore {
     store.open().await.unwrap();
     store
 }
+
+/// Deletes every row of deleted filters.
+pub(super) async fn purge_all(store: &dyn Store) {
+    while store.purge().await.unwrap() {}
+}

@@ -9,7 +9,8 @@ use bloomgate::store::SqliteStore;
 use sqlx::{Connection as _, SqliteConnection};
 
 use super::rows::{
-    a_declaration, bytes_row, declared, expiring, filter_name, loaded, moment, row, unknown_filter,
+    a_declaration, bytes_row, declared, expiring, filter_name, loaded, moment, purge_all, row,
+    unknown_filter,
 };
 
 async fn open(folder: &Path) -> SqliteStore {
@@ -115,6 +116,7 @@ async fn an_add_names_the_filters_that_are_gone_and_writes_the_others() {
     let rows = [row(gone, "a"), row(kept, "a"), row(gone, "b")];
     let receipt = store.add(&rows).await.unwrap();
     assert_eq!(receipt.deleted, [gone]);
+    purge_all(&store).await;
     assert_eq!(loaded(&store, kept).await.items(), ["a"]);
     assert!(loaded(&store, gone).await.found.is_empty());
     assert!(loaded(&store, unknown_filter()).await.found.is_empty());
