@@ -7,6 +7,7 @@
     reason = "this is where the program talks to whoever started it"
 )]
 
+use std::io::Write;
 use std::net::SocketAddr;
 use std::process::ExitCode;
 
@@ -73,7 +74,9 @@ fn run(cli: &Cli) -> anyhow::Result<()> {
 fn serve(config: Config) -> anyhow::Result<()> {
     telemetry::install_logs().context("logs cannot be set up")?;
     let prometheus = telemetry::install_metrics().context("metrics cannot be set up")?;
-    let served = app::serve(config, prometheus, |lines| print!("{lines}"));
+    // Whoever does not read the lines loses no service.
+    let announce = |lines: &str| drop(std::io::stdout().write_all(lines.as_bytes()));
+    let served = app::serve(config, prometheus, announce);
     Ok(runtime()?.block_on(served)?)
 }
 

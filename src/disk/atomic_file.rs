@@ -26,7 +26,22 @@ pub(super) fn write(path: &Path, contents: &[u8]) -> Result<(), DiskError> {
         .and_then(|()| file.sync_all())
         .map_err(DiskError::io("write", &temporary))?;
     fs::rename(&temporary, path).map_err(DiskError::io("put in place", path))?;
-    let folder = path.parent().unwrap_or(Path::new("."));
+    sync_folder(folder_of(path))
+}
+
+/// The folder that holds `path`.
+pub(super) fn folder_of(path: &Path) -> &Path {
+    match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        Some(_) | None => Path::new("."),
+    }
+}
+
+/// Makes durable what was made or renamed in a folder.
+///
+/// # Errors
+/// When the operating system refuses.
+pub(super) fn sync_folder(folder: &Path) -> Result<(), DiskError> {
     File::open(folder)
         .and_then(|folder| folder.sync_all())
         .map_err(DiskError::io("make durable the folder", folder))

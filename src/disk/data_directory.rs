@@ -58,7 +58,7 @@ impl DataDirectory {
     /// When another process has it, it belongs to another kind of store and `accept_new_store` is
     /// not said, or the operating system refuses.
     pub fn open(path: &Path, store: StoreKind, accept_new_store: bool) -> Result<Self, DiskError> {
-        fs::create_dir_all(path).map_err(DiskError::io("make the data directory", path))?;
+        make(path)?;
         let lock_path = path.join("lock");
         let lock = OpenOptions::new()
             .create(true)
@@ -181,6 +181,21 @@ impl StoreTie for DataDirectory {
     }
 }
 
+/// Makes the directory durable with the folders above it that are missing.
+fn make(path: &Path) -> Result<(), DiskError> {
+    if path.is_dir() {
+        return Ok(());
+    }
+    let above = atomic_file::folder_of(path);
+    make(above)?;
+    match fs::create_dir(path) {
+        Err(error) if error.kind() != ErrorKind::AlreadyExists => {
+            Err(DiskError::io("make the data directory", path)(error))
+        }
+        Ok(()) | Err(_) => atomic_file::sync_folder(above),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -192,6 +207,18 @@ mod tests {
 
     fn open(path: &Path, store: StoreKind) -> Result<DataDirectory, DiskError> {
         DataDirectory::open(path, store, false)
+    }
+
+    #[test]
+    fn a_directory_is_made_with_the_folders_above_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a/b/c");
+        open(&path, StoreKind::Sqlite).unwrap();
+        assert!(path.join("store.json").is_file());
+        let file = folder.path().join("file");
+        fs::write(&file, "").unwrap();
+        let refused = open(&file.join("below"), StoreKind::Sqlite).unwrap_err();
+        assert!(refused.to_string().contains("make the data directory"));
     }
 
     #[test]
