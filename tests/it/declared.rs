@@ -1,8 +1,10 @@
 //! What becomes of a filter's rows when its declaration in the configuration changes.
 
+use std::time::Duration;
+
 use serde_json::json;
 
-use crate::support::{Bloomgate, Database, Launch};
+use crate::support::{Bloomgate, Database, Launch, eventually};
 
 /// A filter that is always there, so that the configuration is never empty.
 const OTHER: &str =
@@ -123,4 +125,57 @@ async fn another_profile_reads_every_row_anew() {
             assert!(service.check("f", address).await.is_match(), "{address}");
         }
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_filter_that_is_declared_no_more_can_be_put_as_it_was_and_not_otherwise() {
+    let with = format!("{OTHER}{}", filter("dropped", "text", 1_000, ""));
+    let as_it_was = json!({ "profile": "text", "capacity": 1_000, "false_positive_rate": 0.001 });
+    let otherwise = json!({ "profile": "jti", "capacity": 1_000, "false_positive_rate": 0.001 });
+    let (_database, launches) = both_stores().await;
+    for launch in launches {
+        let mut service = launch.config(&with).start().await;
+        service.wait_live("dropped").await;
+        service.add("dropped", "kept").await;
+
+        configure(&mut service, OTHER, "other").await;
+        let refused = service.put("/v1/filters/dropped", &otherwise).await;
+        refused.expect_problem(409, "declared-otherwise");
+        let made = service.put("/v1/filters/dropped", &as_it_was).await;
+        assert_eq!(made.expect_status(201)["declared_by"], "api");
+        assert!(service.check("dropped", "kept").await.is_match());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_deleted_filter_leaves_is_purged_behind_it() {
+    let database = Database::create().await;
+    let launch = Launch::new().database_url(database.url());
+    let service = launch.config(OTHER).start().await;
+    service.wait_live("other").await;
+    let declaration = json!({ "profile": "text", "capacity": 1_000, "false_positive_rate": 0.01 });
+    let put = service.put("/v1/filters/short-lived", &declaration).await;
+    put.expect_status(201);
+    let items: Vec<_> = (0..10_000)
+        .map(|item| json!({ "item": item.to_string() }))
+        .collect();
+    let body = json!({ "items": items });
+    let added = service.post("/v1/filters/short-lived/add-batch", &body);
+    added.await.expect_status(200);
+    service.add("other", "kept").await;
+
+    service
+        .delete("/v1/filters/short-lived")
+        .await
+        .expect_status(204);
+    let what = "the rows of the deleted filter are gone";
+    eventually(what, Duration::from_secs(30), async || {
+        let items = "SELECT count(*) FROM bloomgate.item";
+        let notes = "SELECT count(*) FROM bloomgate.deleted_filter";
+        let items = database.query_value::<i64>(items).await;
+        let notes = database.query_value::<i64>(notes).await;
+        ((items, notes) == (1, 0)).then_some(())
+    })
+    .await;
+    assert!(service.check("other", "kept").await.is_match());
 }
