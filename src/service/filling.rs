@@ -7,7 +7,8 @@ use std::sync::atomic::Ordering;
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::generation::{Feed, Generation};
+use super::feed::Feed;
+use super::generation::Generation;
 use super::ports::RowSink;
 
 /// Sets the rows of one load in a generation.

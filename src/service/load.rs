@@ -10,8 +10,9 @@ use std::time::Instant;
 use tokio::sync::Semaphore;
 
 use super::Service;
+use super::feed::Feed;
 use super::filling::Filling;
-use super::generation::{Feed, Generation};
+use super::generation::Generation;
 use super::ports::{Moment, Place, StoreError};
 use super::registry::Hosted;
 use super::retry::{RETRY_LONGEST, retry_waits};

@@ -13,6 +13,7 @@ pub mod budget;
 pub mod bulk_load;
 pub mod declaration;
 pub mod error;
+pub mod feed;
 pub mod filling;
 pub mod freshness;
 pub mod generation;
