@@ -57,7 +57,6 @@ pub enum Metric {
     FilterStalenessSeconds,
     LoadRows,
     LoadSeconds,
-    Rebuilds,
     StorePollSeconds,
     StoreLagSeconds,
     StoreErrors,
@@ -66,7 +65,7 @@ pub enum Metric {
 
 impl Metric {
     /// Every metric of ours; `process_*` come beside them.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 18] = [
         Self::Checks,
         Self::Adds,
         Self::FilterCapacity,
@@ -81,7 +80,6 @@ impl Metric {
         Self::FilterStalenessSeconds,
         Self::LoadRows,
         Self::LoadSeconds,
-        Self::Rebuilds,
         Self::StorePollSeconds,
         Self::StoreLagSeconds,
         Self::StoreErrors,
@@ -106,7 +104,6 @@ impl Metric {
             Self::FilterStalenessSeconds => "bloomgate_filter_staleness_seconds", // filter
             Self::LoadRows => "bloomgate_load_rows",  // filter, source
             Self::LoadSeconds => "bloomgate_load_seconds", // filter, source
-            Self::Rebuilds => "bloomgate_rebuilds_total", // filter, cause, outcome
             Self::StorePollSeconds => "bloomgate_store_poll_seconds",
             Self::StoreLagSeconds => "bloomgate_store_lag_seconds",
             Self::StoreErrors => "bloomgate_store_errors_total",
@@ -141,7 +138,6 @@ impl Metric {
             }
             Self::LoadRows => "Rows of the last complete load.",
             Self::LoadSeconds => "Seconds that the last complete load took.",
-            Self::Rebuilds => "Rebuilds that ended, by what caused them and how they ended.",
             Self::StorePollSeconds => "Seconds that the store took to answer a poll.",
             Self::StoreLagSeconds => {
                 "Seconds since the store was last followed, by the filter for which that is longest ago."
@@ -153,7 +149,7 @@ impl Metric {
 
     const fn kind(self) -> Kind {
         match self {
-            Self::Checks | Self::Adds | Self::Rebuilds | Self::StoreErrors => Kind::Counter,
+            Self::Checks | Self::Adds | Self::StoreErrors => Kind::Counter,
             Self::StorePollSeconds | Self::RequestDuration => Kind::Histogram,
             Self::FilterCapacity
             | Self::FilterBits
@@ -362,13 +358,6 @@ pub fn record_poll(seconds: f64) {
 /// The store or a source has failed.
 pub fn record_store_error() {
     counter!(Metric::StoreErrors.name()).increment(1);
-}
-
-/// A rebuild has ended.
-pub fn record_rebuild(filter: &str, cause: &'static str, outcome: &'static str) {
-    let filter = filter.to_owned();
-    counter!(Metric::Rebuilds.name(), "filter" => filter, "cause" => cause, "outcome" => outcome)
-        .increment(1);
 }
 
 /// The durations of requests with these labels, as a handle to keep.

@@ -84,7 +84,10 @@ impl Service {
         if let Some(hosted) = self.registry.get(stored.name.as_str())
             && let Some(generation) = &hosted.generation
         {
-            if generation.filter == stored.id && generation.declaration == stored.declaration {
+            // One that an opening retired before it failed half-way acknowledges nothing any more.
+            let is_the_same =
+                generation.filter == stored.id && generation.declaration == stored.declaration;
+            if is_the_same && !generation.is_retired() {
                 return hosted;
             }
             generation.retire();

@@ -101,7 +101,6 @@ fn the_process_is_shown_and_every_family_has_one_type_line() {
     metrics::with_local_recorder(&recorder, || {
         record_store_error();
         record_load("f", "store", 3, 0.5);
-        record_rebuild("f", "growth", "done");
     });
     let text = render(&recorder.handle(), &[gauges("f")]);
     assert!(text.contains("process_resident_memory_bytes "));
