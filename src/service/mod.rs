@@ -11,6 +11,7 @@ pub mod admin;
 pub mod answers;
 pub mod budget;
 pub mod bulk_load;
+pub mod cursor;
 pub mod declaration;
 pub mod error;
 pub mod feed;
