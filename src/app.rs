@@ -219,6 +219,8 @@ fn settings(config: &Config) -> Settings {
     Settings {
         max_staleness: config.max_staleness,
         poll_interval: config.poll_interval,
+        rebuild_interval: config.rebuild_interval,
+        wait_timeout: config.wait_timeout,
         expiry_leeway: SignedDuration::try_from(config.expiry_leeway)
             .unwrap_or(SignedDuration::MAX),
         max_batch: config.limits.max_batch as usize,

@@ -60,12 +60,13 @@ pub enum Metric {
     StorePollSeconds,
     StoreLagSeconds,
     StoreErrors,
+    Rebuilds,
     RequestDuration,
 }
 
 impl Metric {
     /// Every metric of ours; `process_*` come beside them.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 19] = [
         Self::Checks,
         Self::Adds,
         Self::FilterCapacity,
@@ -83,6 +84,7 @@ impl Metric {
         Self::StorePollSeconds,
         Self::StoreLagSeconds,
         Self::StoreErrors,
+        Self::Rebuilds,
         Self::RequestDuration,
     ];
 
@@ -107,6 +109,7 @@ impl Metric {
             Self::StorePollSeconds => "bloomgate_store_poll_seconds",
             Self::StoreLagSeconds => "bloomgate_store_lag_seconds",
             Self::StoreErrors => "bloomgate_store_errors_total",
+            Self::Rebuilds => "bloomgate_rebuilds_total", // filter, cause, outcome
             // http_request_method, http_route, http_response_status_code
             Self::RequestDuration => "http_server_request_duration_seconds",
         }
@@ -143,13 +146,16 @@ impl Metric {
                 "Seconds since the store was last followed, by the filter for which that is longest ago."
             }
             Self::StoreErrors => "Failures of the store and of sources.",
+            Self::Rebuilds => {
+                "Rebuilds that took their place, or did not begin for want of memory."
+            }
             Self::RequestDuration => "Seconds from a request's headers to its answer's.",
         }
     }
 
     const fn kind(self) -> Kind {
         match self {
-            Self::Checks | Self::Adds | Self::StoreErrors => Kind::Counter,
+            Self::Checks | Self::Adds | Self::StoreErrors | Self::Rebuilds => Kind::Counter,
             Self::StorePollSeconds | Self::RequestDuration => Kind::Histogram,
             Self::FilterCapacity
             | Self::FilterBits
@@ -348,6 +354,56 @@ pub fn record_load(filter: &str, source: &str, rows: u64, seconds: f64) {
     let labels = [("filter", filter.to_owned()), ("source", source.to_owned())];
     gauge!(Metric::LoadRows.name(), &labels).set(rows as f64);
     gauge!(Metric::LoadSeconds.name(), &labels).set(seconds);
+}
+
+/// Why a filter is rebuilt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RebuildCause {
+    /// It was time.
+    Schedule,
+    /// More items are in than it is sized for.
+    Growth,
+    /// Too much of what is in has expired or was removed.
+    Forgotten,
+    /// Somebody asked for it.
+    Operator,
+}
+
+impl RebuildCause {
+    /// The name in metrics and logs.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Schedule => "schedule",
+            Self::Growth => "growth",
+            Self::Forgotten => "forgotten",
+            Self::Operator => "operator",
+        }
+    }
+}
+
+/// How a rebuild ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RebuildOutcome {
+    /// The new generation has taken its place.
+    Done,
+    /// There was no memory for it.
+    Refused,
+}
+
+/// A rebuild has ended.
+pub fn record_rebuild(filter: &str, cause: RebuildCause, outcome: RebuildOutcome) {
+    let outcome = match outcome {
+        RebuildOutcome::Done => "done",
+        RebuildOutcome::Refused => "refused",
+    };
+    counter!(
+        Metric::Rebuilds.name(),
+        "filter" => filter.to_owned(),
+        "cause" => cause.as_str(),
+        "outcome" => outcome,
+    )
+    .increment(1);
 }
 
 /// The store has answered a poll.

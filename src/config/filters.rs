@@ -7,6 +7,7 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use secrecy::SecretString;
+use sha2::{Digest as _, Sha256};
 use toml::Value;
 
 use super::database::Databases;
@@ -15,7 +16,7 @@ use super::section::{Section, boolean, duration, filled_text, integer, real, tex
 use super::units::duration_text;
 use crate::filter::profile::{EmailOptions, Profile};
 use crate::filter::sizing::{Sizing, SizingError};
-use crate::service::declaration::{Declaration, FilterName};
+use crate::service::declaration::{Declaration, DeclaredSource, FilterName};
 
 /// The form of the names of filters and sources, for messages.
 pub const NAME_FORM: &str = "1 to 64 of a-z, 0-9, - and _, beginning with a letter or digit";
@@ -31,7 +32,7 @@ const MAX_STALENESS_BOUNDS: RangeInclusive<Duration> =
 pub struct FilterConfig {
     /// Its name.
     pub name: FilterName,
-    /// What it is declared to be; `sources` are the names of the sources below.
+    /// What it is declared to be; its `sources` are those below.
     pub declaration: Declaration,
     /// What feeds it beside the API, in the order of the file.
     pub sources: Vec<SourceConfig>,
@@ -107,16 +108,24 @@ fn read_filter(
         names.push(source.name.clone());
         Some(source)
     });
-    names.sort();
+    let mut declared: Vec<_> = sources.iter().map(declared_source).collect();
+    declared.sort_by(|one, other| one.name.cmp(&other.name));
     Some(FilterConfig {
         name: parsed_name?,
         declaration: Declaration {
             profile: profile?,
             sizing: sizing?,
-            sources: names,
+            sources: declared,
         },
         sources,
     })
+}
+
+fn declared_source(source: &SourceConfig) -> DeclaredSource {
+    DeclaredSource {
+        name: source.name.clone(),
+        query_digest: Sha256::digest(&source.query).into(),
+    }
 }
 
 fn read_profile(section: &mut Section<'_>) -> Option<Profile> {

@@ -41,6 +41,8 @@ pub struct BloomFilter {
 pub struct Statistics {
     /// The number of bits, m.
     pub bit_count: u64,
+    /// The number of probes of each item, k.
+    pub hash_count: u32,
     /// How many of them are set.
     pub ones: u64,
     /// ones / m, in [0, 1].
@@ -60,6 +62,7 @@ impl Statistics {
         let fill_ratio = fill_ratio(sizing, ones);
         Self {
             bit_count,
+            hash_count,
             ones,
             fill_ratio,
             estimated_fp_rate: sizing::fp_rate_from_fill(fill_ratio, hash_count),

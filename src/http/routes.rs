@@ -81,6 +81,13 @@ const OF_PUTS: &[ProblemKind] = &[
     StoreUnavailable,
 ];
 
+const OF_REBUILDS: &[ProblemKind] = &[
+    UnknownFilter,
+    InvalidField,
+    OverMemoryBudget,
+    StoreUnavailable,
+];
+
 const OF_DELETES: &[ProblemKind] = &[
     UnknownFilter,
     DeclaredByConfig,
@@ -99,6 +106,7 @@ pub fn operations(gates: &Gates) -> OpenApiRouter<Arc<AppState>> {
         .enter(READ, &[], routes!(filters::list_filters))
         .enter(READ, OF_DESCRIPTIONS, routes!(filters::describe_filter))
         .enter(ADMIN, OF_PUTS, routes!(filters::put_filter))
+        .enter(ADMIN, OF_REBUILDS, routes!(filters::rebuild_filter))
         .enter(ADMIN, OF_DELETES, routes!(filters::delete_filter))
         .enter(READ, &[InvalidField], routes!(plan::plan_filter))
         .enter(Need::Nothing, &[], routes!(probes::livez))

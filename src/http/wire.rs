@@ -12,6 +12,7 @@ use utoipa::ToSchema;
 
 use super::parse::{Object, Text, present};
 use crate::filter;
+use crate::service::answers;
 use crate::service::watermark::Watermark;
 
 /// The largest whole number that every language's JSON can hold: 2^53 − 1.
@@ -87,6 +88,73 @@ pub struct AddRequest<'a> {
     #[schema(value_type = Option<String>, format = DateTime, nullable = false,
         example = "2030-01-01T00:00:00Z")]
     pub expires_at: Option<Expiry>,
+    /// For what the answer waits.
+    #[serde(default, deserialize_with = "present")]
+    #[schema(value_type = Option<Wait>, nullable = false)]
+    pub wait: Option<Wait>,
+}
+
+/// An item of a batch.
+#[derive(Clone, Deserialize, ToSchema)]
+#[schema(as = BatchItem)]
+#[serde(deny_unknown_fields)]
+pub struct BatchItem<'a> {
+    /// What is added: a JWT ID, an address, any text, as the filter's profile takes it.
+    #[serde(borrow)]
+    #[schema(value_type = String, min_length = 1, max_length = 4096,
+        example = "5c2e1f0a-3d77-4b07-9a52-0f6f6f1f7b8e")]
+    pub item: Text<'a>,
+    /// When the item may be forgotten, RFC 3339 with an offset. Left out: never. Of several the
+    /// latest holds.
+    #[serde(default, deserialize_with = "present")]
+    #[schema(value_type = Option<String>, format = DateTime, nullable = false,
+        example = "2030-01-01T00:00:00Z")]
+    pub expires_at: Option<Expiry>,
+}
+
+/// For what an add waits before it is answered.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ToSchema)]
+#[schema(rename_all = "kebab-case")]
+pub enum Wait {
+    /// Until it is durable, and effective in the process that was asked.
+    #[default]
+    Local,
+    /// Until it is effective in every process on the store as well, or `wait_timeout` is over.
+    All,
+}
+
+impl<'de> Deserialize<'de> for Wait {
+    /// By hand, for serde_json calls an array in place of an enum no JSON.
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_str(WaitVisitor)
+    }
+}
+
+struct WaitVisitor;
+
+impl Visitor<'_> for WaitVisitor {
+    type Value = Wait;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("one of local, all")
+    }
+
+    fn visit_str<E: Error>(self, name: &str) -> Result<Wait, E> {
+        match name {
+            "local" => Ok(Wait::Local),
+            "all" => Ok(Wait::All),
+            _ => Err(E::invalid_value(Unexpected::Other("text"), &self)),
+        }
+    }
+}
+
+impl From<Wait> for answers::Wait {
+    fn from(wait: Wait) -> Self {
+        match wait {
+            Wait::Local => Self::Local,
+            Wait::All => Self::All,
+        }
+    }
 }
 
 /// Items to add, all or none.
@@ -96,8 +164,12 @@ pub struct AddRequest<'a> {
 pub struct AddBatchRequest<'a> {
     /// What is added, 1 to 10,000 items unless configured otherwise.
     #[serde(borrow)]
-    #[schema(value_type = Vec<AddRequest<'_>>, min_items = 1, max_items = 10_000)]
-    pub items: Vec<Object<AddRequest<'a>>>,
+    #[schema(value_type = Vec<BatchItem<'_>>, min_items = 1, max_items = 10_000)]
+    pub items: Vec<Object<BatchItem<'a>>>,
+    /// For what the answer waits.
+    #[serde(default, deserialize_with = "present")]
+    #[schema(value_type = Option<Wait>, nullable = false)]
+    pub wait: Option<Wait>,
 }
 
 /// The body of a bulk load, for the document alone. Of a binary body generators make a file or a
@@ -253,6 +325,11 @@ pub struct AddAnswer<'a> {
     /// The place of the add in the store, for `min_watermark`. Opaque.
     #[schema(max_length = 128)]
     pub watermark: String,
+    /// With `wait: all`: whether the add is effective in every process on the store. If not, it is
+    /// durable and on its way.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub visible: Option<bool>,
     /// The rate after the add.
     #[schema(minimum = 0.0, maximum = 1.0)]
     pub estimated_fp_rate: f64,
@@ -271,6 +348,11 @@ pub struct AddBatchAnswer<'a> {
     /// The place of the add in the store, for `min_watermark`. Opaque.
     #[schema(max_length = 128)]
     pub watermark: String,
+    /// With `wait: all`: whether the add is effective in every process on the store. If not, it is
+    /// durable and on its way.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub visible: Option<bool>,
     /// The rate after the add.
     #[schema(minimum = 0.0, maximum = 1.0)]
     pub estimated_fp_rate: f64,

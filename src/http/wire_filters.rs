@@ -288,6 +288,44 @@ pub struct FilterDescription {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub progress: Option<Progress>,
+    /// What an operator should know: why the filter must not answer though it is loaded, or why a
+    /// rebuild that is due did not begin.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub problem: Option<String>,
+}
+
+/// A rebuild is under way.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct RebuildAnswer {
+    /// The filter that is rebuilt.
+    pub filter: String,
+    /// What it can do meanwhile.
+    pub state: State,
+    /// How far the building has come.
+    pub progress: Progress,
+}
+
+impl RebuildAnswer {
+    /// The answer for the filter of that name.
+    #[must_use]
+    pub fn new(filter: String, answer: answers::RebuildAnswer) -> Self {
+        Self {
+            filter,
+            state: answer.state.into(),
+            progress: answer.progress.into(),
+        }
+    }
+}
+
+impl From<answers::Progress> for Progress {
+    fn from(progress: answers::Progress) -> Self {
+        Self {
+            rows_done: whole(progress.rows_done),
+            rows_expected: whole(progress.rows_expected),
+            phase: progress.phase,
+        }
+    }
 }
 
 fn wire_profile(profile: filter::profile::Profile) -> (Profile, ProfileOptions) {
@@ -324,10 +362,10 @@ impl From<answers::Description> for FilterDescription {
             profile: wire_profile,
             profile_version: small(profile.version()),
             profile_options,
-            capacity: whole(sizing.capacity()),
+            capacity: whole(description.capacity),
             false_positive_rate: sizing.false_positive_rate(),
-            bit_count: whole(sizing.bit_count()),
-            hash_count: small(sizing.hash_count()),
+            bit_count: whole(statistics.bit_count),
+            hash_count: small(statistics.hash_count),
             memory_bytes: whole(description.memory_bytes),
             fill_ratio: rate(statistics.fill_ratio),
             estimated_fp_rate: rate(statistics.estimated_fp_rate),
@@ -337,11 +375,8 @@ impl From<answers::Description> for FilterDescription {
             as_of: description.as_of.map(moment),
             declared_by: description.declared_by.into(),
             sources: description.sources.into_iter().map(Into::into).collect(),
-            progress: description.progress.map(|progress| Progress {
-                rows_done: whole(progress.rows_done),
-                rows_expected: whole(progress.rows_expected),
-                phase: progress.phase,
-            }),
+            progress: description.progress.map(Into::into),
+            problem: description.problem,
         }
     }
 }

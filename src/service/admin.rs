@@ -5,14 +5,15 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::Service;
-use super::answers::{Description, PutOutcome, Readiness, State};
+use super::answers::{Description, Progress, PutOutcome, Readiness, State};
 use super::declaration::{Declaration, DeclaredBy, FilterName};
 use super::error::ServiceError;
 use super::feed::Feed;
-use super::generation::Generation;
+use super::generation::{Generation, Parts};
 use super::ports::{Moment, StoreError, StoredFilter};
 use super::registry::{ConfiguredFilter, ConfiguredSource, Hosted};
-use crate::filter::bloom::Statistics;
+use crate::filter::bloom::{BloomFilter, Statistics};
+use crate::filter::sizing::Sizing;
 use crate::telemetry::FilterMeters;
 
 /// How long a PUT waits for its filter to be live before it answers with the state as it is.
@@ -27,12 +28,16 @@ impl Hosted {
         generation: Option<Arc<Generation>>,
     ) -> Self {
         Self {
-            meters: FilterMeters::new(stored.name.as_str()),
+            meters: Arc::new(FilterMeters::new(stored.name.as_str())),
             name: stored.name,
             declaration: stored.declaration,
             declared_by: stored.declared_by,
             sources,
             generation,
+            building: None,
+            outdated: None,
+            rebuild_refused: None,
+            forgotten: stored.forgotten,
         }
     }
 
@@ -40,12 +45,16 @@ impl Hosted {
     #[must_use]
     pub fn waiting(configured: &ConfiguredFilter) -> Self {
         Self {
-            meters: FilterMeters::new(configured.name.as_str()),
+            meters: Arc::new(FilterMeters::new(configured.name.as_str())),
             name: configured.name.clone(),
             declaration: configured.declaration.clone(),
             declared_by: DeclaredBy::Config,
             sources: Arc::clone(&configured.sources),
             generation: None,
+            building: None,
+            outdated: None,
+            rebuild_refused: None,
+            forgotten: 0,
         }
     }
 
@@ -55,16 +64,30 @@ impl Hosted {
         generation.is_some_and(|generation| generation.is_of_deleted_filter())
     }
 
-    fn state(&self, now: Moment) -> State {
-        self.generation
-            .as_ref()
-            .map_or(State::Loading, |generation| generation.state(now))
+    /// The load under way: of a generation that is being built, or of the one that answers.
+    pub(super) fn progress(&self) -> Option<Progress> {
+        let building = self.building.iter().map(|building| &building.generation);
+        let mut newest_first = building.chain(&self.generation);
+        newest_first.find_map(|generation| generation.progress())
+    }
+
+    pub(super) fn state(&self, now: Moment) -> State {
+        let generation = self.generation.as_ref();
+        let state = generation.map_or(State::Loading, |generation| generation.state(now));
+        match state {
+            State::Live if self.outdated.is_some() => State::Stale,
+            State::Loading | State::Live | State::Stale => state,
+        }
     }
 
     fn describe(&self, now: Moment) -> Description {
         let generation = self.generation.as_deref();
+        // Its bits may have grown past what it was declared for.
+        let sizing = generation.map_or(self.declaration.sizing, |generation| {
+            *generation.bloom.sizing()
+        });
         let statistics = generation.map_or_else(
-            || Statistics::from_ones(&self.declaration.sizing, 0),
+            || Statistics::from_ones(&sizing, 0),
             |generation| generation.bloom.statistics(),
         );
         Description {
@@ -73,7 +96,8 @@ impl Hosted {
             declaration: self.declaration.clone(),
             declared_by: self.declared_by,
             memory_bytes: generation.map_or(0, |generation| generation.bloom.memory_bytes()),
-            over_capacity: statistics.estimated_cardinality > self.declaration.sizing.capacity(),
+            capacity: sizing.capacity(),
+            over_capacity: statistics.estimated_cardinality > sizing.capacity(),
             statistics,
             generation: generation.map_or(0, |generation| generation.number),
             as_of: generation.and_then(|generation| generation.store.followed.as_of()),
@@ -82,7 +106,11 @@ impl Hosted {
                 let feeds = generation.sources.iter();
                 feeds.map(|feed: &Feed| feed.describe(now)).collect()
             }),
-            progress: generation.and_then(Generation::progress),
+            progress: self.progress(),
+            problem: self
+                .outdated
+                .map(str::to_owned)
+                .or_else(|| self.rebuild_refused.clone()),
         }
     }
 }
@@ -92,9 +120,9 @@ impl Service {
     #[must_use]
     pub fn list(&self) -> Vec<Description> {
         let now = self.clock.now();
-        let filters = self.registry.all();
-        filters
-            .values()
+        let entries = self.registry.all();
+        entries
+            .filters()
             .map(|hosted| hosted.describe(now))
             .collect()
     }
@@ -103,25 +131,26 @@ impl Service {
     ///
     /// # Errors
     /// When the name is out of form or unknown, or the store has not told its filters yet.
-    pub fn describe(&self, filter: &str) -> Result<Description, ServiceError> {
-        Ok(self.hosted(filter)?.describe(self.clock.now()))
+    pub async fn describe(&self, filter: &str) -> Result<Description, ServiceError> {
+        let hosted = self.hosted_or_asked_for(filter).await?;
+        Ok(hosted.describe(self.clock.now()))
     }
 
     /// Whether traffic should come, and every filter's state.
     #[must_use]
     pub fn readiness(&self) -> Readiness {
         let now = self.clock.now();
-        let filters = self.registry.all();
+        let entries = self.registry.all();
         let complete = |hosted: &Hosted| {
             let generation = hosted.generation.as_ref();
             generation.is_some_and(|generation| generation.was_complete())
         };
         Readiness {
-            ready: self.listed.load(Ordering::Acquire)
+            ready: self.listed.as_of().is_some()
                 && !self.draining.load(Ordering::Relaxed)
-                && filters.values().all(|hosted| complete(hosted)),
-            filters: filters
-                .values()
+                && entries.filters().all(|hosted| complete(hosted)),
+            filters: entries
+                .filters()
                 .map(|hosted| (hosted.name.clone(), hosted.state(now)))
                 .collect(),
         }
@@ -153,7 +182,7 @@ impl Service {
                         ..hosted.declaration.clone()
                     };
                     same_declaration(&there, &declaration)?;
-                    return Ok(PutOutcome::SameAlready(self.describe(filter)?));
+                    return Ok(PutOutcome::SameAlready(hosted.describe(self.clock.now())));
                 }
                 Err(ServiceError::UnknownFilter) => {}
                 Err(error) => return Err(error),
@@ -166,13 +195,15 @@ impl Service {
             }
             // Before the store is told: a filter that does not fit is not made.
             let room = self.budget.reserve(declaration.sizing.memory_bytes())?;
-            let stored = self
-                .store
-                .declare(&name, &declaration, DeclaredBy::Api)
-                .await
-                .map_err(unavailable)?;
+            let declared = self.store.declare(&name, &declaration, DeclaredBy::Api);
+            let Some(stored) = declared.await.map_err(unavailable)? else {
+                // Another process was faster.
+                return Err(ServiceError::DeclaredOtherwise {
+                    what: "declaration",
+                });
+            };
             drop(room);
-            let generation = Arc::new(self.empty_generation(&stored, &[])?);
+            let generation = Arc::new(self.first_generation(&stored, &[])?);
             let hosted = Hosted::new(stored, Arc::from([]), Some(Arc::clone(&generation)));
             self.registry.put(&[Arc::new(hosted)]);
             self.registry_changed.notify_one();
@@ -181,7 +212,7 @@ impl Service {
         // Past the patience the description says `loading`, which is the truth.
         let _ = tokio::time::timeout(FIRST_LOAD_PATIENCE, generation.store_was_loaded()).await;
         tracing::info!(filter = %name, "filter declared through the API");
-        Ok(PutOutcome::Made(self.describe(filter)?))
+        Ok(PutOutcome::Made(self.describe(filter).await?))
     }
 
     /// Deletes a filter and its bits at once. Its rows are unreachable from then on and go in small
@@ -218,29 +249,44 @@ impl Service {
         Ok(())
     }
 
-    /// An empty generation for a filter that the store records, its memory reserved.
-    pub(super) fn empty_generation(
+    /// The first generation of a filter in this process, its memory reserved.
+    pub(super) fn first_generation(
         &self,
         stored: &StoredFilter,
         sources: &[ConfiguredSource],
     ) -> Result<Generation, ServiceError> {
-        let needed_bytes = stored.declaration.sizing.memory_bytes();
-        let feeds = sources
-            .iter()
-            .map(|source| (source.name.clone(), milliseconds(source.max_staleness)));
-        Generation::new(
-            stored.id,
-            1,
-            stored.declaration.clone(),
-            self.master_key.filter_key(stored.id.0.as_bytes()),
-            self.budget.reserve(needed_bytes)?,
-            milliseconds(self.settings.max_staleness),
-            feeds,
-        )
-        .map_err(|_| ServiceError::OverMemoryBudget {
-            needed_bytes,
+        let sizing = stored.declaration.sizing;
+        self.empty_generation(stored, sources, 1, sizing)
+    }
+
+    /// An empty generation of a filter, its memory reserved. The bits are for `sizing`, which may be
+    /// more than was declared.
+    pub(super) fn empty_generation(
+        &self,
+        stored: &StoredFilter,
+        sources: &[ConfiguredSource],
+        number: u64,
+        sizing: Sizing,
+    ) -> Result<Generation, ServiceError> {
+        let reservation = self.budget.reserve(sizing.memory_bytes())?;
+        let key = self.master_key.filter_key(stored.id.0.as_bytes());
+        let bloom = BloomFilter::new(sizing, key).map_err(|_| ServiceError::OverMemoryBudget {
+            needed_bytes: sizing.memory_bytes(),
             left_bytes: 0,
-        })
+        })?;
+        Ok(Generation::new(Parts {
+            filter: stored.id,
+            number,
+            declaration: stored.declaration.clone(),
+            bloom,
+            reservation,
+            store_max_staleness_ms: milliseconds(self.settings.max_staleness),
+            sources: sources
+                .iter()
+                .map(|source| Feed::new(source.name.clone(), milliseconds(source.max_staleness)))
+                .collect(),
+            forgotten_before: stored.forgotten,
+        }))
     }
 }
 

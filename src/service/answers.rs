@@ -27,11 +27,24 @@ pub struct CheckBatchAnswer {
     pub estimated_fp_rate: f64,
 }
 
+/// For what an add waits before it is answered.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Wait {
+    /// Until it is durable, and effective in this process.
+    #[default]
+    Local,
+    /// Until it is effective in every process on the store as well.
+    All,
+}
+
 /// The answer to an add: the items are durable and set.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct AddAnswer {
     /// The place of the add in the store.
     pub watermark: Watermark,
+    /// Whether every process on the store that could still say `definitely-not` has the items; none
+    /// where nobody waited for it.
+    pub visible: Option<bool>,
     /// How many items were accepted.
     pub accepted: u64,
     /// The rate after the add.
@@ -124,6 +137,8 @@ pub struct Description {
     pub declared_by: DeclaredBy,
     /// Measured from the bits. Before the first bit is allocated: those of an empty filter.
     pub statistics: Statistics,
+    /// Items that the bits are sized for: as declared, or more where the filter has grown.
+    pub capacity: u64,
     /// Bytes of the bits.
     pub memory_bytes: u64,
     /// Whether the bits estimate more items than the filter is sized for.
@@ -138,6 +153,18 @@ pub struct Description {
     pub sources: Vec<SourceDescription>,
     /// The load that is under way.
     pub progress: Option<Progress>,
+    /// What an operator should know: why it must not answer, or why a rebuild that is due did not
+    /// begin.
+    pub problem: Option<String>,
+}
+
+/// What a rebuild that was asked for finds.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RebuildAnswer {
+    /// What the filter can do meanwhile.
+    pub state: State,
+    /// How far the building has come.
+    pub progress: Progress,
 }
 
 /// What a PUT did.

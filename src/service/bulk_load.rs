@@ -11,9 +11,10 @@ use tokio::sync::SemaphorePermit;
 
 use super::answers::BulkLoadAnswer;
 use super::error::ServiceError;
-use super::ingest::{Written, answered, row_bytes};
-use super::ports::{NewRow, Place};
+use super::ingest::{Position, Written, answered, row_bytes};
+use super::ports::NewRow;
 use super::registry::Hosted;
+use super::watermark::Watermark;
 use super::{Service, accept, generation_of, new_row};
 use crate::filter::profile::ItemError;
 use crate::telemetry::Road;
@@ -32,8 +33,8 @@ pub struct BulkLoad<'s> {
     part: Vec<NewRow>,
     part_bytes: usize,
     in_flight: Option<(u64, Written)>,
-    /// The place of the last part that is durable.
-    place: Option<Place>,
+    /// Where the last part stands that is durable.
+    position: Option<Position>,
     accepted: u64,
     blank: u64,
     _place_among_loads: SemaphorePermit<'s>,
@@ -45,8 +46,8 @@ impl Service {
     /// # Errors
     /// When the name is out of form or unknown, the store was not reached yet, or too many bulk
     /// loads are under way.
-    pub fn bulk_load(&self, filter: &str) -> Result<BulkLoad<'_>, ServiceError> {
-        let hosted = self.hosted(filter)?;
+    pub async fn bulk_load(&self, filter: &str) -> Result<BulkLoad<'_>, ServiceError> {
+        let hosted = self.hosted_or_asked_for(filter).await?;
         generation_of(&hosted)?;
         let place_among_loads = self
             .bulk_loads
@@ -58,7 +59,7 @@ impl Service {
             part: Vec::new(),
             part_bytes: 0,
             in_flight: None,
-            place: None,
+            position: None,
             accepted: 0,
             blank: 0,
             _place_among_loads: place_among_loads,
@@ -123,11 +124,12 @@ impl BulkLoad<'_> {
         }
         self.settle().await?;
         let generation = generation_of(&self.hosted)?;
-        let place = self.place.unwrap_or_else(|| generation.reached());
+        // Where nothing was written, any watermark of this store does.
+        let position = self.position.unwrap_or_else(|| generation.position());
         Ok(BulkLoadAnswer {
             accepted: self.accepted,
             blank: self.blank,
-            watermark: self.service.watermark(place)?,
+            watermark: Watermark(position),
             estimated_fp_rate: generation.bloom.estimated_fp_rate(),
         })
     }
@@ -140,14 +142,14 @@ impl BulkLoad<'_> {
         self.settle().await?;
         let items = part.len() as u64;
         let generation = generation_of(&self.hosted)?;
-        let written = self.service.ingest.enqueue(generation, part).await?;
+        let written = self.service.ingest.enqueue(generation.filter, part).await?;
         self.in_flight = Some((items, written));
         Ok(())
     }
 
     async fn settle(&mut self) -> Result<(), ServiceError> {
         if let Some((items, written)) = self.in_flight.take() {
-            self.place = Some(answered(written).await?);
+            self.position = Some(answered(written).await?);
             self.accepted += items;
             self.hosted.meters.added(Road::BulkLoad, items);
         }

@@ -58,9 +58,18 @@ pub struct Declaration {
     pub profile: Profile,
     /// What the filter is sized for.
     pub sizing: Sizing,
-    /// The names of the sources that feed it, sorted. Whoever has no such sources configured
-    /// cannot know their rows and must not say `definitely-not`.
-    pub sources: Vec<String>,
+    /// The sources that feed it, sorted by name. Whoever has no such sources configured cannot know
+    /// their rows and must not say `definitely-not`.
+    pub sources: Vec<DeclaredSource>,
+}
+
+/// A source, as far as a declaration tells of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeclaredSource {
+    /// Its name, unique within the filter.
+    pub name: String,
+    /// SHA-256 of its query.
+    pub query_digest: [u8; 32],
 }
 
 impl Declaration {
@@ -78,6 +87,13 @@ impl Declaration {
             sizing: Sizing::new(capacity, false_positive_rate)?,
             sources: Vec::new(),
         })
+    }
+
+    /// Whether a generation that was built for this has every item of one that is built for
+    /// `other`: the same profile and the same sources. Sizes are each process' own.
+    #[must_use]
+    pub fn covers(&self, other: &Self) -> bool {
+        self.profile == other.profile && self.sources == other.sources
     }
 }
 

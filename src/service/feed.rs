@@ -37,6 +37,10 @@ pub struct Feed {
     pub rows: RowCounts,
     loading: AtomicBool,
     complete: AtomicBool,
+    /// Whether it may have lost what it had brought, so that it has to be loaded again.
+    void: AtomicBool,
+    /// Rows past their expiry in the first complete load.
+    expired_at_first: AtomicU64,
     last_load: Mutex<LastLoad>,
 }
 
@@ -61,6 +65,8 @@ impl Feed {
             rows: RowCounts::default(),
             loading: AtomicBool::new(false),
             complete: AtomicBool::new(false),
+            void: AtomicBool::new(false),
+            expired_at_first: AtomicU64::new(0),
             last_load: Mutex::default(),
         }
     }
@@ -90,7 +96,12 @@ impl Feed {
             error: None,
         };
         self.loading.store(false, Ordering::Relaxed);
+        if !self.is_complete() {
+            let expired = self.rows.expired.load(Ordering::Relaxed);
+            self.expired_at_first.store(expired, Ordering::Relaxed);
+        }
         self.followed.set(asked);
+        self.void.store(false, Ordering::Release);
         // Release: whoever sees `complete` sees every bit that the load set.
         self.complete.store(true, Ordering::Release);
     }
@@ -101,18 +112,39 @@ impl Feed {
         self.loading.store(false, Ordering::Relaxed);
     }
 
+    /// Records that it may have lost what it had brought: until it was loaded again it counts as not
+    /// followed, however young it is.
+    pub fn becomes_void(&self) {
+        self.void.store(true, Ordering::Release);
+    }
+
+    /// Takes it for loaded by an earlier process: complete, and not followed until it is loaded or
+    /// caught up in this one.
+    pub fn was_restored(&self) {
+        self.complete.store(true, Ordering::Release);
+    }
+
+    /// Rows that have expired since it was first loaded, as of the last complete load.
+    #[must_use]
+    pub fn expired_since(&self) -> u64 {
+        let at_first = self.expired_at_first.load(Ordering::Relaxed);
+        self.last_load().expired.saturating_sub(at_first)
+    }
+
     /// Whether it was loaded in full once.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.complete.load(Ordering::Acquire)
     }
 
-    /// Whether it was loaded, and is within its bound at `now`.
+    /// Whether it was loaded, holds what it had brought, and is within its bound at `now`.
     #[must_use]
     pub fn state(&self, now: Moment) -> State {
         if !self.is_complete() {
             State::Loading
-        } else if self.followed.is_within(self.max_staleness_ms, now) {
+        } else if !self.void.load(Ordering::Acquire)
+            && self.followed.is_within(self.max_staleness_ms, now)
+        {
             State::Live
         } else {
             State::Stale

@@ -1,8 +1,9 @@
-//! Takes the rows of a load into a generation.
+//! Takes the rows of a load into the generations of a filter.
 //!
 //! Invariant: a row is passed over only for being NULL, blank or past its expiry and the leeway by
 //! the database's own clock, and each of these is counted. No other row is, however odd it looks.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use jiff::{SignedDuration, Timestamp};
@@ -11,62 +12,112 @@ use super::feed::Feed;
 use super::generation::Generation;
 use super::ports::RowSink;
 
-/// Sets the rows of one load in a generation.
-pub struct Filling<'a> {
-    generation: &'a Generation,
-    feed: &'a Feed,
-    leeway: SignedDuration,
-    /// Rows that expire before this are forgotten.
-    forget_before: Timestamp,
+/// Rows between two reports of how far the load has come.
+const ROWS_A_REPORT: u64 = 1_024;
+
+/// Which feed of a generation a load is for.
+#[derive(Debug, Clone, Copy)]
+pub enum FeedOf {
+    /// The store.
+    Store,
+    /// The source at this index.
+    Source(usize),
 }
 
-impl<'a> Filling<'a> {
-    /// For the load of `feed`, which is one of the generation's. Nothing is forgotten until the
-    /// cut has told its time.
+impl FeedOf {
+    /// The feed.
     #[must_use]
-    pub fn new(generation: &'a Generation, feed: &'a Feed, leeway: SignedDuration) -> Self {
-        feed.load_begins();
-        Self {
-            generation,
-            feed,
-            leeway,
-            forget_before: Timestamp::MIN,
+    pub fn of(self, generation: &Generation) -> &Feed {
+        match self {
+            Self::Store => &generation.store,
+            Self::Source(index) => &generation.sources[index],
         }
     }
 }
 
-/// Each counter has this one writer; readers may see it a moment late.
-fn count(counter: &std::sync::atomic::AtomicU64) {
-    counter.store(counter.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+/// Sets the rows of one load.
+pub struct Filling {
+    generations: Vec<Arc<Generation>>,
+    feed: FeedOf,
+    leeway: SignedDuration,
+    /// Rows that expire before this are forgotten.
+    forget_before: Timestamp,
+    done: u64,
+    blank: u64,
+    odd: u64,
+    expired: u64,
 }
 
-impl RowSink for Filling<'_> {
+impl Filling {
+    /// For the load of one feed of these generations, all of one filter. Nothing is forgotten until
+    /// the cut has told its time.
+    #[must_use]
+    pub fn new(generations: Vec<Arc<Generation>>, feed: FeedOf, leeway: SignedDuration) -> Self {
+        for generation in &generations {
+            feed.of(generation).load_begins();
+        }
+        Self {
+            generations,
+            feed,
+            leeway,
+            forget_before: Timestamp::MIN,
+            done: 0,
+            blank: 0,
+            odd: 0,
+            expired: 0,
+        }
+    }
+
+    /// Ends the filling, and gives the generations that were filled and the rows that came.
+    #[must_use]
+    pub fn finish(mut self) -> (Vec<Arc<Generation>>, u64) {
+        self.report();
+        (std::mem::take(&mut self.generations), self.done)
+    }
+
+    fn report(&self) {
+        for generation in &self.generations {
+            let rows = &self.feed.of(generation).rows;
+            rows.done.store(self.done, Ordering::Relaxed);
+            rows.blank.store(self.blank, Ordering::Relaxed);
+            rows.odd.store(self.odd, Ordering::Relaxed);
+            rows.expired.store(self.expired, Ordering::Relaxed);
+        }
+    }
+}
+
+impl RowSink for Filling {
     fn begin(&mut self, rows_expected: u64, database_now: Timestamp) {
-        self.feed
-            .rows
-            .expected
-            .store(rows_expected, Ordering::Relaxed);
+        for generation in &self.generations {
+            let rows = &self.feed.of(generation).rows;
+            rows.expected.store(rows_expected, Ordering::Relaxed);
+        }
         self.forget_before = database_now
             .checked_sub(self.leeway)
             .unwrap_or(Timestamp::MIN);
     }
 
     fn row(&mut self, item: Option<&[u8]>, expires_at: Option<Timestamp>) {
-        let rows = &self.feed.rows;
-        count(&rows.done);
-        let Some(canonical) =
-            item.and_then(|item| self.generation.declaration.profile.canonicalize(item))
+        self.done += 1;
+        if self.done.is_multiple_of(ROWS_A_REPORT) {
+            self.report();
+        }
+        // All of them are of one filter, and a filter has one profile while the process runs.
+        let Some(first) = self.generations.first() else {
+            return;
+        };
+        let Some(canonical) = item.and_then(|item| first.declaration.profile.canonicalize(item))
         else {
-            count(&rows.blank);
+            self.blank += 1;
             return;
         };
         if expires_at.is_some_and(|expires_at| expires_at < self.forget_before) {
-            count(&rows.expired);
+            self.expired += 1;
             return;
         }
-        if canonical.odd {
-            count(&rows.odd);
+        self.odd += u64::from(canonical.odd);
+        for generation in &self.generations {
+            generation.bloom.add(&canonical.bytes);
         }
-        self.generation.bloom.add(&canonical.bytes);
     }
 }

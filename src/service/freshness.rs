@@ -60,6 +60,13 @@ impl Followed {
         self.age_ms(now).is_some_and(|age_ms| age_ms <= max_ms)
     }
 
+    /// Whether it was followed up to a moment after this one, by the monotonic clock.
+    #[must_use]
+    pub fn is_later_than(&self, moment: Moment) -> bool {
+        let monotonic_ms = self.monotonic_ms.load(Ordering::Acquire);
+        monotonic_ms != NEVER && monotonic_ms > moment.monotonic_ms
+    }
+
     /// The moment by the wall clock; none when it was never followed.
     #[must_use]
     pub fn as_of(&self) -> Option<Timestamp> {

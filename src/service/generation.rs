@@ -4,21 +4,27 @@
 //!
 //! * bits are only ever set, never cleared;
 //! * [`Generation::standing`] lets `definitely-not` through only when every feed was loaded in
-//!   full and is within its bound;
-//! * an add counts as reached only where everything before it is set as well.
+//!   full, is within its bound, and its cursor holds;
+//! * a generation has whatever its cursor reaches.
+//!
+//! Who sets what: feeds, cursor and epochs are told by [`super::lifecycle`] and
+//! [`super::source_reader`] alone.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+use arc_swap::ArcSwapOption;
 use tokio::sync::Notify;
 
 use super::answers::{Progress, State};
 use super::budget::Reservation;
+use super::cursor::{Cursor, Timeline};
 use super::declaration::Declaration;
 use super::feed::Feed;
+use super::ingest::Position;
 use super::ports::{FilterId, Moment, Place};
-use crate::filter::bloom::{AllocationError, BloomFilter};
-use crate::filter::hashing::HashKey;
+use crate::filter::bloom::BloomFilter;
 use crate::filter::verdict::Reason;
 
 /// One bit array with fixed parameters, and how far it has followed its store and sources.
@@ -27,7 +33,7 @@ pub struct Generation {
     pub filter: FilterId,
     /// Counts the generations since this process started, from 1.
     pub number: u64,
-    /// What it was built for.
+    /// What the filter was declared to be when it was built. Its bits may be sized for more.
     pub declaration: Declaration,
     /// The bits.
     pub bloom: BloomFilter,
@@ -35,52 +41,60 @@ pub struct Generation {
     pub store: Feed,
     /// The sources, in the order of their names.
     pub sources: Vec<Feed>,
-    reached: AtomicU64,
-    /// The hold of the store that is under way or about to begin. Holds count from 1.
-    hold: AtomicU64,
-    /// The hold in which the store was last loaded in full; 0 before the first load.
-    loaded_in_hold: AtomicU64,
-    /// The highest place of an add of this process, whatever lies before it.
-    added: AtomicU64,
-    retired: AtomicBool,
+    /// How many of the filter's rows were forgotten before it was built.
+    pub forgotten_before: u64,
+    cursor: ArcSwapOption<Cursor>,
+    /// The epoch of following in which the store was last loaded in full; 0 before the first load.
+    loaded_in_epoch: AtomicU64,
+    /// Whether it may have bits of rows that the store has lost.
+    keeps_unaccounted_bits: AtomicBool,
+    /// When it was first complete, by the monotonic clock; 0 before.
+    completed_ms: AtomicU64,
     deleted: AtomicBool,
     completed: Notify,
     _reservation: Reservation,
 }
 
+/// What a generation is made of.
+pub struct Parts {
+    /// The filter that it is of.
+    pub filter: FilterId,
+    /// Counts the generations since this process started, from 1.
+    pub number: u64,
+    /// What the filter is declared to be.
+    pub declaration: Declaration,
+    /// The bits, empty or restored.
+    pub bloom: BloomFilter,
+    /// The memory that is set aside for them.
+    pub reservation: Reservation,
+    /// The age past which the store counts as not followed, in milliseconds.
+    pub store_max_staleness_ms: u64,
+    /// The sources, in the order of their names, none of them loaded.
+    pub sources: Vec<Feed>,
+    /// How many of the filter's rows were forgotten so far.
+    pub forgotten_before: u64,
+}
+
 impl Generation {
-    /// An empty generation of one filter. `reservation` is for its bits; `sources` are names and
-    /// bounds on the age in milliseconds.
-    ///
-    /// # Errors
-    /// When the bits cannot be allocated.
-    pub fn new(
-        filter: FilterId,
-        number: u64,
-        declaration: Declaration,
-        key: HashKey,
-        reservation: Reservation,
-        store_max_staleness_ms: u64,
-        sources: impl Iterator<Item = (String, u64)>,
-    ) -> Result<Self, AllocationError> {
-        Ok(Self {
-            filter,
-            number,
-            bloom: BloomFilter::new(declaration.sizing, key)?,
-            declaration,
-            store: Feed::new("store".to_owned(), store_max_staleness_ms),
-            sources: sources
-                .map(|(name, max_staleness_ms)| Feed::new(name, max_staleness_ms))
-                .collect(),
-            reached: AtomicU64::new(0),
-            hold: AtomicU64::new(0),
-            loaded_in_hold: AtomicU64::new(0),
-            added: AtomicU64::new(0),
-            retired: AtomicBool::new(false),
+    /// A generation that was not loaded yet.
+    #[must_use]
+    pub fn new(parts: Parts) -> Self {
+        Self {
+            filter: parts.filter,
+            number: parts.number,
+            declaration: parts.declaration,
+            bloom: parts.bloom,
+            store: Feed::new("store".to_owned(), parts.store_max_staleness_ms),
+            sources: parts.sources,
+            forgotten_before: parts.forgotten_before,
+            cursor: ArcSwapOption::empty(),
+            loaded_in_epoch: AtomicU64::new(0),
+            keeps_unaccounted_bits: AtomicBool::new(false),
+            completed_ms: AtomicU64::new(0),
             deleted: AtomicBool::new(false),
             completed: Notify::new(),
-            _reservation: reservation,
-        })
+            _reservation: parts.reservation,
+        }
     }
 
     /// Why the generation may not say `definitely-not` at `now`; none when it may.
@@ -115,60 +129,90 @@ impl Generation {
         self.store.is_complete() && self.sources.iter().all(Feed::is_complete)
     }
 
-    /// The place up to which every acknowledged add is set.
+    /// Whether it has whatever was committed at `place`, and all that was visible with it.
     #[must_use]
-    pub fn reached(&self) -> Place {
-        Place(self.reached.load(Ordering::Acquire))
+    pub fn reaches(&self, timeline: Timeline, place: Place) -> bool {
+        let cursor = self.cursor.load();
+        cursor
+            .as_ref()
+            .is_some_and(|cursor| cursor.reaches(timeline, place))
     }
 
-    /// Records that a hold of the store begins. To be said before the store takes a write in it.
-    pub fn hold_begins(&self, hold: u64) {
-        self.hold.fetch_max(hold, Ordering::SeqCst);
+    /// A position that it has reached: the first of all while it has reached none.
+    #[must_use]
+    pub fn position(&self) -> Position {
+        let cursor = self.cursor.load();
+        let timeline = cursor
+            .as_ref()
+            .map_or(Timeline([0; 16]), |cursor| cursor.timeline);
+        // What lies before everything in progress is reached.
+        let oldest = cursor.as_ref().map_or(Place(0), |cursor| {
+            *cursor.in_progress.first().unwrap_or(&cursor.next)
+        });
+        let place = Place(oldest.0.saturating_sub(1));
+        Position { timeline, place }
     }
 
-    /// Records that an add of this process, at `place`, is set.
-    ///
-    /// That says nothing about what lies before it as long as the store was not loaded within the
-    /// hold: another process may have acknowledged something in between.
-    pub fn add_is_set(&self, place: Place) {
-        // The add is told first and the load looked for then; `store_loaded` does it the other way
-        // round. In one order of all, at least one of the two sees the other.
-        self.added.fetch_max(place.0, Ordering::SeqCst);
-        let loaded_in_hold = self.loaded_in_hold.load(Ordering::SeqCst);
-        if loaded_in_hold > 0 && loaded_in_hold == self.hold.load(Ordering::SeqCst) {
-            self.reached.fetch_max(place.0, Ordering::AcqRel);
-        }
+    /// How far it has followed the store; none before it was loaded.
+    #[must_use]
+    pub fn cursor(&self) -> Option<Arc<Cursor>> {
+        self.cursor.load_full()
     }
 
-    /// Records that the store was loaded in full within one hold of it. A load of an earlier hold
-    /// comes too late and has no effect.
-    pub fn store_loaded(&self, hold: u64, reached: Place, asked: Moment, seconds: f64) {
-        if self.hold.load(Ordering::SeqCst) != hold {
-            return;
-        }
-        self.reached.fetch_max(reached.0, Ordering::AcqRel);
+    /// Records that the store was loaded in full up to `cut`, in an epoch of following that began
+    /// before the cut was taken.
+    pub fn store_loaded(&self, epoch: u64, cut: Arc<Cursor>, asked: Moment, seconds: f64) {
+        self.cursor.store(Some(cut));
+        self.loaded_in_epoch.store(epoch, Ordering::Relaxed);
         self.store.load_succeeded(asked, seconds);
-        self.loaded_in_hold.fetch_max(hold, Ordering::SeqCst);
-        // Behind the cut there are only adds of this process, and their bits are set; not so where
-        // the next hold has begun meanwhile, whose adds tell of it before they are told here.
-        let added = self.added.load(Ordering::SeqCst);
-        if self.hold.load(Ordering::SeqCst) == hold {
-            self.reached.fetch_max(added, Ordering::AcqRel);
-        }
+        self.note_completion(asked);
         self.completed.notify_waiters();
     }
 
-    /// Records that another generation of the filter takes the place of this one. To be said before
-    /// that one takes its cut.
-    pub fn retire(&self) {
-        self.retired.store(true, Ordering::SeqCst);
+    /// Records that every change up to `cursor` is set, as asked at `asked`. It counts only for
+    /// what was loaded in the same epoch of following.
+    pub fn followed(&self, epoch: u64, cursor: &Arc<Cursor>, asked: Moment) {
+        if self.loaded_in_epoch.load(Ordering::Relaxed) == epoch {
+            self.cursor.store(Some(Arc::clone(cursor)));
+            self.store.followed.set(asked);
+        }
     }
 
-    /// Whether another generation has taken its place. An add that finds it has not, after its
-    /// commit, is in the cut of whichever follows.
+    /// Records that the store may have lost or reused places: nothing is known of it until it was
+    /// loaded in full again. What is set stays set, for the store may have lost rows that were
+    /// acknowledged.
+    pub fn cursor_is_void(&self) {
+        self.store.becomes_void();
+        self.cursor.store(None);
+        if self.store.is_complete() {
+            self.keeps_unaccounted_bits.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether it may have bits of rows that the store has lost: then another generation would not
+    /// have whatever was acknowledged.
     #[must_use]
-    pub fn is_retired(&self) -> bool {
-        self.retired.load(Ordering::SeqCst)
+    pub fn keeps_unaccounted_bits(&self) -> bool {
+        self.keeps_unaccounted_bits.load(Ordering::Relaxed)
+    }
+
+    /// Records when it was complete for the first time, if it is.
+    pub fn note_completion(&self, now: Moment) {
+        if self.was_complete() {
+            let now_ms = now.monotonic_ms.max(1);
+            // Only the first counts; whoever comes later finds another value than 0.
+            let _ =
+                self.completed_ms
+                    .compare_exchange(0, now_ms, Ordering::Relaxed, Ordering::Relaxed);
+        }
+    }
+
+    /// How long ago it was complete for the first time; none before.
+    #[must_use]
+    pub fn age(&self, now: Moment) -> Option<Duration> {
+        let completed_ms = self.completed_ms.load(Ordering::Relaxed);
+        (completed_ms > 0)
+            .then(|| Duration::from_millis(now.monotonic_ms.saturating_sub(completed_ms)))
     }
 
     /// Records that the store has no such filter any more.
@@ -189,14 +233,6 @@ impl Generation {
         completed.as_mut().enable();
         if !self.store.is_complete() {
             completed.await;
-        }
-    }
-
-    /// Records that the store was still held at `asked`. It counts only for what was loaded
-    /// within the same hold: between two holds another process may have written.
-    pub fn store_still_held(&self, hold: u64, asked: Moment) {
-        if self.loaded_in_hold.load(Ordering::Acquire) == hold {
-            self.store.followed.set(asked);
         }
     }
 
@@ -225,78 +261,85 @@ mod tests {
     use crate::filter::profile::Profile;
     use crate::service::budget::MemoryBudget;
 
+    const HERE: Timeline = Timeline([1; 16]);
+
     const ASKED: Moment = Moment {
         monotonic_ms: 1_000,
         wall_ms: 1_000,
+    };
+    const LATER: Moment = Moment {
+        monotonic_ms: 2_000,
+        wall_ms: 2_000,
     };
 
     fn generation() -> Generation {
         let id = uuid::Uuid::from_u128(1);
         let key = MasterKey::from_bytes([7; MasterKey::BYTES]).filter_key(id.as_bytes());
         let declaration = Declaration::new(Profile::Text, 100, 0.01).unwrap();
-        let room = MemoryBudget::new(1 << 20).reserve(1 << 10).unwrap();
-        let no_sources = std::iter::empty();
-        Generation::new(FilterId(id), 1, declaration, key, room, 500, no_sources).unwrap()
+        Generation::new(Parts {
+            filter: FilterId(id),
+            number: 1,
+            bloom: BloomFilter::new(declaration.sizing, key).unwrap(),
+            declaration,
+            reservation: MemoryBudget::new(1 << 20).reserve(1 << 10).unwrap(),
+            store_max_staleness_ms: 500,
+            sources: Vec::new(),
+            forgotten_before: 0,
+        })
+    }
+
+    fn cursor(next: u64) -> Arc<Cursor> {
+        Arc::new(Cursor {
+            timeline: HERE,
+            segment: 0,
+            next: Place(next),
+            in_progress: Box::default(),
+        })
     }
 
     #[test]
-    fn an_add_before_the_first_load_says_nothing_about_what_lies_before_it() {
+    fn before_its_first_load_it_has_reached_nothing() {
         let generation = generation();
-        generation.add_is_set(Place(9));
-        assert_eq!(generation.reached(), Place(0));
-        generation.hold_begins(1);
-        generation.add_is_set(Place(9));
-        assert_eq!(generation.reached(), Place(0));
-        generation.store_loaded(1, Place(10), ASKED, 0.1);
-        assert_eq!(generation.reached(), Place(10));
-        generation.add_is_set(Place(12));
-        assert_eq!(generation.reached(), Place(12));
-    }
-
-    #[test]
-    fn what_another_process_acknowledged_between_two_holds_is_not_reached_by_an_add_behind_it() {
-        let generation = generation();
-        generation.hold_begins(1);
-        generation.store_loaded(1, Place(10), ASKED, 0.1);
-        generation.hold_begins(2);
-        // At 20 the other process, of which this one knows nothing yet; at 30 this one.
-        generation.add_is_set(Place(30));
-        assert_eq!(generation.reached(), Place(10));
-        generation.store_loaded(2, Place(30), ASKED, 0.1);
-        assert_eq!(generation.reached(), Place(30));
-    }
-
-    #[test]
-    fn an_add_that_comes_while_the_store_is_loaded_is_reached_once_it_is() {
-        let generation = generation();
-        generation.hold_begins(1);
-        generation.add_is_set(Place(12));
-        generation.store_loaded(1, Place(10), ASKED, 0.1);
-        assert_eq!(generation.reached(), Place(12));
-    }
-
-    #[test]
-    fn a_load_of_an_earlier_hold_comes_too_late() {
-        let generation = generation();
-        generation.hold_begins(1);
-        generation.hold_begins(2);
-        generation.store_loaded(1, Place(10), ASKED, 0.1);
+        generation.followed(1, &cursor(9), ASKED);
+        assert!(!generation.reaches(HERE, Place(1)));
         assert_eq!(generation.standing(ASKED), Some(Reason::Loading));
-        generation.store_loaded(2, Place(10), ASKED, 0.1);
-        assert_eq!(generation.standing(ASKED), None);
     }
 
     #[test]
-    fn that_the_store_is_still_held_counts_only_within_the_hold_of_the_load() {
+    fn a_load_and_then_each_poll_of_its_epoch_carry_it_on() {
         let generation = generation();
-        generation.hold_begins(1);
-        generation.store_loaded(1, Place(10), ASKED, 0.1);
-        let later = Moment {
-            monotonic_ms: 2_000,
-            wall_ms: 2_000,
-        };
-        generation.hold_begins(2);
-        generation.store_still_held(2, later);
-        assert_eq!(generation.standing(later), Some(Reason::Stale));
+        generation.store_loaded(1, cursor(10), ASKED, 0.1);
+        assert!(generation.reaches(HERE, Place(9)));
+        assert!(!generation.reaches(HERE, Place(10)));
+        assert_eq!(generation.standing(ASKED), None);
+        assert_eq!(generation.standing(LATER), Some(Reason::Stale));
+        generation.followed(1, &cursor(12), LATER);
+        assert!(generation.reaches(HERE, Place(11)));
+        assert_eq!(generation.standing(LATER), None);
+    }
+
+    #[test]
+    fn what_was_loaded_before_the_cursor_was_void_is_stale_until_it_is_loaded_again() {
+        let generation = generation();
+        generation.store_loaded(1, cursor(10), ASKED, 0.1);
+        assert!(!generation.keeps_unaccounted_bits());
+        generation.cursor_is_void();
+        assert_eq!(generation.standing(ASKED), Some(Reason::Stale));
+        assert!(!generation.reaches(HERE, Place(1)));
+        // A poll of the next epoch says nothing of what was loaded in the one before.
+        generation.followed(2, &cursor(12), LATER);
+        assert_eq!(generation.standing(LATER), Some(Reason::Stale));
+        generation.store_loaded(2, cursor(12), LATER, 0.1);
+        assert_eq!(generation.standing(LATER), None);
+        assert!(generation.keeps_unaccounted_bits());
+    }
+
+    #[test]
+    fn its_age_counts_from_its_first_completion() {
+        let generation = generation();
+        assert_eq!(generation.age(ASKED), None);
+        generation.store_loaded(1, cursor(10), ASKED, 0.1);
+        generation.store_loaded(2, cursor(10), LATER, 0.1);
+        assert_eq!(generation.age(LATER), Some(Duration::from_secs(1)));
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! Invariants:
 //!
-//! * an add is answered only after it is durable in the store and set in the generation;
+//! * an add is answered only after it is durable in the store and set in every generation of its
+//!   filter, also in one whose building began while it was written;
 //! * the writer's own task does both, so that a caller who hangs up changes nothing;
 //! * requests that wait together share one commit; each is written whole or not at all;
 //! * what waits is bounded, in bytes.
@@ -13,9 +14,10 @@ use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
+use super::cursor::Timeline;
 use super::error::ServiceError;
-use super::generation::Generation;
-use super::ports::{NewRow, Place, Store, StoreError};
+use super::ports::{FilterId, NewRow, Place, Store, StoreError};
+use super::registry::{Entries, Registry};
 
 /// What may wait for the store, of all requests together, in KiB.
 const MAX_WAITING_KIB: u32 = 64 * 1024;
@@ -28,13 +30,22 @@ const ROWS_PER_COMMIT: usize = 10_000;
 /// How long one commit may take before its adds are given up as not acknowledged.
 const COMMIT_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// Where a write stands in the store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Position {
+    /// What the place counts within.
+    pub timeline: Timeline,
+    /// The place of the commit.
+    pub place: Place,
+}
+
 /// What an add gets back.
-pub type Written = oneshot::Receiver<Result<Place, ServiceError>>;
+pub type Written = oneshot::Receiver<Result<Position, ServiceError>>;
 
 struct AddRequest {
-    generation: Arc<Generation>,
+    filter: FilterId,
     rows: Vec<NewRow>,
-    answer: oneshot::Sender<Result<Place, ServiceError>>,
+    answer: oneshot::Sender<Result<Position, ServiceError>>,
     _waiting: OwnedSemaphorePermit,
 }
 
@@ -48,22 +59,27 @@ pub struct Ingest {
 pub struct Writer {
     requests: mpsc::Receiver<AddRequest>,
     store: Arc<dyn Store>,
+    registry: Arc<Registry>,
 }
 
 /// The two ends of the way. Nothing moves until [`Writer::run`] does.
 #[must_use]
-pub fn ingest(store: Arc<dyn Store>) -> (Ingest, Writer) {
+pub fn ingest(store: Arc<dyn Store>, registry: Arc<Registry>) -> (Ingest, Writer) {
     let (sender, requests) = mpsc::channel(MAX_WAITING_REQUESTS);
     let ingest = Ingest {
         requests: sender,
         waiting_kib: Arc::new(Semaphore::new(MAX_WAITING_KIB as usize)),
     };
-    (ingest, Writer { requests, store })
+    let writer = Writer {
+        requests,
+        store,
+        registry,
+    };
+    (ingest, writer)
 }
 
 impl Ingest {
-    /// Hands in the rows of one request, all of the generation's filter, and waits until they are
-    /// durable.
+    /// Hands in the rows of one request, all of one filter, and waits until they are durable.
     ///
     /// # Errors
     /// [`ServiceError::TooManyAdds`] at once when too much is waiting already;
@@ -71,13 +87,13 @@ impl Ingest {
     /// [`ServiceError::StoreUnavailable`] when the store did not take them.
     pub async fn write(
         &self,
-        generation: &Arc<Generation>,
+        filter: FilterId,
         rows: Vec<NewRow>,
-    ) -> Result<Place, ServiceError> {
+    ) -> Result<Position, ServiceError> {
         let waiting = Arc::clone(&self.waiting_kib)
             .try_acquire_many_owned(permits(&rows))
             .map_err(|_| ServiceError::TooManyAdds)?;
-        answered(self.hand_in(generation, rows, waiting).await?).await
+        answered(self.hand_in(filter, rows, waiting).await?).await
     }
 
     /// The same for a stream of requests: waits for room, and gives the answer to wait for.
@@ -86,25 +102,25 @@ impl Ingest {
     /// [`ServiceError::StoreUnavailable`] when the writer has ended.
     pub async fn enqueue(
         &self,
-        generation: &Arc<Generation>,
+        filter: FilterId,
         rows: Vec<NewRow>,
     ) -> Result<Written, ServiceError> {
         let waiting = Arc::clone(&self.waiting_kib)
             .acquire_many_owned(permits(&rows))
             .await
             .map_err(|_| ServiceError::StoreUnavailable(None))?;
-        self.hand_in(generation, rows, waiting).await
+        self.hand_in(filter, rows, waiting).await
     }
 
     async fn hand_in(
         &self,
-        generation: &Arc<Generation>,
+        filter: FilterId,
         rows: Vec<NewRow>,
         waiting: OwnedSemaphorePermit,
     ) -> Result<Written, ServiceError> {
         let (answer, written) = oneshot::channel();
         let request = AddRequest {
-            generation: Arc::clone(generation),
+            filter,
             rows,
             answer,
             _waiting: waiting,
@@ -121,7 +137,7 @@ impl Ingest {
 ///
 /// # Errors
 /// What the writer said, or [`ServiceError::StoreUnavailable`] when it ended without a word.
-pub async fn answered(written: Written) -> Result<Place, ServiceError> {
+pub async fn answered(written: Written) -> Result<Position, ServiceError> {
     written
         .await
         .unwrap_or(Err(ServiceError::StoreUnavailable(None)))
@@ -168,10 +184,10 @@ impl Writer {
     async fn commit(&self, group: &mut Vec<AddRequest>) {
         let mut rows = Vec::with_capacity(group.iter().map(|request| request.rows.len()).sum());
         for request in group.iter_mut() {
-            let canonicals = request.rows.iter().map(|row| &row.canonical);
-            request.generation.bloom.add_batch(canonicals);
             rows.append(&mut request.rows);
         }
+        let before = self.registry.all();
+        set_everywhere(&before, &rows);
         let outcome = match tokio::time::timeout(COMMIT_TIMEOUT, self.store.add(&rows)).await {
             Ok(outcome) => outcome,
             Err(_) => Err(StoreError::Unreachable {
@@ -181,17 +197,24 @@ impl Writer {
         };
         match outcome {
             Ok(receipt) => {
+                // A generation that came in meanwhile may have taken its cut before the commit. One
+                // that comes in from here on takes it after, and finds the rows in the store.
+                let after = self.registry.all();
+                if !Arc::ptr_eq(&before, &after) {
+                    set_everywhere(&after, &rows);
+                }
                 for request in group.drain(..) {
-                    let generation = &request.generation;
-                    let answer = if receipt.deleted.contains(&generation.filter) {
-                        generation.filter_was_deleted();
+                    let answer = if receipt.deleted.contains(&request.filter) {
+                        if let Some(hosted) = after.of(request.filter) {
+                            let generations = hosted.generations();
+                            generations.for_each(|generation| generation.filter_was_deleted());
+                        }
                         Err(ServiceError::UnknownFilter)
-                    } else if generation.is_retired() {
-                        // Durable, but perhaps not set where it is asked for now.
-                        Err(ServiceError::StoreUnavailable(None))
                     } else {
-                        generation.add_is_set(receipt.place);
-                        Ok(receipt.place)
+                        Ok(Position {
+                            timeline: receipt.timeline,
+                            place: receipt.place,
+                        })
                     };
                     // A caller who hung up needs no answer.
                     let _ = request.answer.send(answer);
@@ -206,6 +229,19 @@ impl Writer {
                     let _ = request.answer.send(answer);
                 }
             }
+        }
+    }
+}
+
+/// Sets rows in every generation of their filters.
+fn set_everywhere(entries: &Entries, rows: &[NewRow]) {
+    for rows in rows.chunk_by(|one, next| one.filter == next.filter) {
+        let Some(hosted) = rows.first().and_then(|row| entries.of(row.filter)) else {
+            continue;
+        };
+        for generation in hosted.generations() {
+            let canonicals = rows.iter().map(|row| &row.canonical);
+            generation.bloom.add_batch(canonicals);
         }
     }
 }

@@ -1,34 +1,45 @@
-//! The lifecycle: reaches the store, hosts the filters that it records, loads them, and keeps
-//! asking the store whether it is still ours.
+//! The lifecycle: reaches the store, hosts the filters that it records, loads them, follows what
+//! others write, and puts rebuilt generations in the place of old ones.
 //!
-//! A *hold* is the time from one successful [`Store::open`] to the moment when the store says that
-//! the hold was lost. Between two holds another process may have written, so that each new hold
+//! An *epoch* is the time from one beginning of following to the moment when the store says that the
+//! cursor is void. Between two epochs the store may have lost or reused places, so that each new one
 //! begins with a full load of every filter, into the bits that are there.
 //!
 //! Invariants:
 //!
-//! * a filter is registered before its load takes its cut, so that an add in between reaches both;
-//! * a load that fails is begun again from its start; a partial one is never taken for the whole;
-//! * a filter counts as followed only by what was asked in the hold in which it was loaded.
+//! * a generation is registered, and the epoch's first poll has been answered, before its load takes
+//!   its cut. So a row that the cut does not see was written after that poll, and a later poll brings
+//!   it;
+//! * polls are applied one after the other, each to all generations that are registered by then; a
+//!   generation that is complete has all that the last applied poll's cursor reaches;
+//! * a load that fails is begun again from its start; a partial one is never taken for the whole.
 //!
 //! Who sets what: a feed's completeness and age are set here and in [`super::load`], nowhere else.
 
 use std::collections::HashMap;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::time::Duration;
 
 use backon::ExponentialBackoff;
 use tokio::task::{AbortHandle, JoinError, JoinSet};
-use tokio::time::MissedTickBehavior;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::Service;
-use super::generation::Generation;
-use super::load::{FeedOf, Load, LoadsAtOnce};
-use super::ports::{FilterId, StoreError};
-use super::registry::Hosted;
+use super::cursor::Cursor;
+use super::filling::FeedOf;
+use super::load::{Loader, LoadsAtOnce, StoreLoaded};
+use super::ports::{ChangeSink, FilterId, Moment, Polled, Store, StoreError};
+use super::registry::{Hosted, Registry};
 use super::retry::{RETRY_LONGEST, retry_waits};
+
+/// The shortest time between two polls, however many hints come: 200 polls a second at most.
+const SHORTEST_POLL_INTERVAL: Duration = Duration::from_millis(5);
+
+/// How often the reports of the other processes are looked at while nobody waits for them.
+const REPLICAS_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Why the lifecycle ended before it was told to.
 #[derive(Debug, thiserror::Error)]
@@ -41,28 +52,66 @@ pub enum LifecycleError {
 /// Runs the lifecycle of every filter of a service.
 pub struct Lifecycle {
     service: Arc<Service>,
-    loads: JoinSet<()>,
+    loads: JoinSet<Option<StoreLoaded>>,
     running: HashMap<FilterId, Running>,
     loads_at_once: LoadsAtOnce,
-    /// The number of the current hold; none while the store is not held.
-    hold: Option<u64>,
-    holds: u64,
-    reopen_backoff: ExponentialBackoff,
+    is_open: bool,
+    /// Up to where the last poll was applied; none before the epoch's first poll.
+    cursor: Option<Arc<Cursor>>,
+    /// Counts from 1.
+    epoch: u64,
+    /// As the last poll told it.
+    declarations: u64,
+    reopen_waits: ExponentialBackoff,
+    /// When to look at the other processes' reports.
+    replicas_due: Instant,
     store_answers: bool,
 }
 
+/// The loads of one filter.
+#[derive(Default)]
 struct Running {
-    generation: Arc<Generation>,
-    store: AbortHandle,
-    loaded_in_hold: u64,
+    /// By the number of the generation: the epoch of its last load, and the load.
+    stores: HashMap<u64, (u64, AbortHandle)>,
     sources: Vec<AbortHandle>,
+    /// The latest generation that the sources are being read into.
+    sources_since: u64,
 }
 
 impl Running {
     fn abort(&self) {
-        self.store.abort();
+        self.stores.values().for_each(|(_, load)| load.abort());
         self.sources.iter().for_each(AbortHandle::abort);
     }
+}
+
+/// Sets what a poll brings in every generation that is registered at that moment.
+struct Changes<'a> {
+    registry: &'a Registry,
+    rows: u64,
+}
+
+impl ChangeSink for Changes<'_> {
+    fn change(&mut self, filter: FilterId, item: &[u8]) {
+        self.rows += 1;
+        // Of a filter that is not hosted yet: its load will find the row.
+        let entries = self.registry.all();
+        let Some(hosted) = entries.of(filter) else {
+            return;
+        };
+        if let Some(canonical) = hosted.declaration.profile.canonicalize(item) {
+            for generation in hosted.generations() {
+                generation.bloom.add(&canonical.bytes);
+            }
+        }
+    }
+}
+
+type Hint = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+fn next_hint(store: &Arc<dyn Store>) -> Hint {
+    let store = Arc::clone(store);
+    Box::pin(async move { store.hint().await })
 }
 
 impl Lifecycle {
@@ -74,41 +123,37 @@ impl Lifecycle {
             loads: JoinSet::new(),
             running: HashMap::new(),
             loads_at_once: LoadsAtOnce::default(),
-            hold: None,
-            holds: 0,
-            reopen_backoff: retry_waits(),
+            is_open: false,
+            cursor: None,
+            epoch: 0,
+            declarations: 0,
+            reopen_waits: retry_waits(),
+            replicas_due: Instant::now(),
             store_answers: true,
         }
     }
 
-    /// Tries to reach the store, take it, and host what it records. [`Lifecycle::run`] does it
-    /// again as needed; whoever starts the process tries once before, to tell a store that refuses
-    /// from one that is down.
+    /// Tries to reach the store and host what it records. [`Lifecycle::run`] does it again as needed;
+    /// whoever starts the process tries once before, to tell a store that refuses from one that is
+    /// down.
     ///
     /// # Errors
     /// What the store said.
     pub async fn open(&mut self) -> Result<(), StoreError> {
-        let hold = self.holds + 1;
-        for hosted in self.service.registry.all().values() {
-            if let Some(generation) = &hosted.generation {
-                generation.hold_begins(hold);
-            }
-        }
         self.service.take_store().await?;
-        self.holds = hold;
-        self.hold = Some(hold);
+        self.is_open = true;
         self.store_answers = true;
-        self.reopen_backoff = retry_waits();
+        self.reopen_waits = retry_waits();
         Ok(())
     }
 
-    /// Loads, follows and reloads until cancelled.
+    /// Loads, follows, rebuilds and reloads until cancelled.
     ///
     /// # Errors
     /// When a load died.
     pub async fn run(mut self, cancelled: CancellationToken) -> Result<(), LifecycleError> {
-        let mut ticks = tokio::time::interval(self.service.settings.poll_interval);
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut hint = next_hint(&self.service.store);
+        let mut due = Instant::now();
         loop {
             self.start_and_stop_loads();
             tokio::select! {
@@ -116,19 +161,19 @@ impl Lifecycle {
                 () = self.service.registry_changed.notified() => {}
                 Some(ended) = self.loads.join_next() => match ended {
                     Err(error) if error.is_panic() => return Err(LifecycleError::LoadDied(error)),
-                    Ok(()) | Err(_) => {}
+                    Ok(Some(loaded)) => self.store_was_loaded(loaded),
+                    Ok(None) | Err(_) => {}
                 },
-                _ = ticks.tick() => {
-                    let tick = async {
-                        match self.hold {
-                            Some(hold) => self.poll(hold).await,
-                            None => self.open_again().await,
-                        }
-                    };
-                    tokio::select! {
+                () = &mut hint => {
+                    hint = next_hint(&self.service.store);
+                    due = due.min(Instant::now() + SHORTEST_POLL_INTERVAL);
+                }
+                () = tokio::time::sleep_until(due) => {
+                    let next = tokio::select! {
                         () = cancelled.cancelled() => break,
-                        () = tick => {}
-                    }
+                        next = self.tick() => next,
+                    };
+                    due = Instant::now() + next;
                 }
             }
         }
@@ -136,45 +181,116 @@ impl Lifecycle {
         Ok(())
     }
 
-    async fn open_again(&mut self) {
-        if let Err(error) = self.open().await {
-            crate::telemetry::record_store_error();
-            if std::mem::replace(&mut self.store_answers, false) {
-                tracing::error!(%error, "the store is not open; trying again");
-            }
-            let wait = self.reopen_backoff.next().unwrap_or(RETRY_LONGEST);
-            tokio::time::sleep(wait).await;
+    /// Polls the store, or opens it; gives how long to wait until the next time.
+    async fn tick(&mut self) -> Duration {
+        if self.is_open {
+            self.poll().await
         } else {
-            tracing::info!("the store is open");
+            self.open_again().await
         }
     }
 
-    async fn poll(&mut self, hold: u64) {
-        let asked = self.service.clock.now();
-        let begun = Instant::now();
-        match self.service.store.poll().await {
+    async fn open_again(&mut self) -> Duration {
+        match self.open().await {
             Ok(()) => {
+                tracing::info!("the store is open");
+                Duration::ZERO
+            }
+            Err(error) => {
+                crate::telemetry::record_store_error();
+                if std::mem::replace(&mut self.store_answers, false) {
+                    tracing::error!(%error, "the store is not open; trying again");
+                }
+                self.reopen_waits.next().unwrap_or(RETRY_LONGEST)
+            }
+        }
+    }
+
+    async fn poll(&mut self) -> Duration {
+        let service = Arc::clone(&self.service);
+        let asked = service.clock.now();
+        let begun = Instant::now();
+        let mut changes = Changes {
+            registry: &service.registry,
+            rows: 0,
+        };
+        let after = self.cursor.clone();
+        match service.store.poll(after.as_deref(), &mut changes).await {
+            Ok(polled) => {
                 crate::telemetry::record_poll(begun.elapsed().as_secs_f64());
                 if !std::mem::replace(&mut self.store_answers, true) {
                     tracing::info!("the store answers again");
                 }
-                for hosted in self.service.registry.all().values() {
-                    if let Some(generation) = &hosted.generation {
-                        generation.store_still_held(hold, asked);
-                    }
-                }
+                self.apply(polled, asked).await;
                 self.purge().await;
+                self.look_at_replicas(begun).await;
+                service.rebuild_what_is_due(asked);
+                // Polled again at once, the others learn how far this one has come.
+                if changes.rows > 0 {
+                    SHORTEST_POLL_INTERVAL
+                } else {
+                    service.settings.poll_interval
+                }
             }
             Err(error) => {
                 crate::telemetry::record_store_error();
                 if std::mem::replace(&mut self.store_answers, false) {
                     tracing::error!(%error, "the store does not answer as it should");
                 }
-                if matches!(error, StoreError::HoldLost { .. }) {
-                    self.hold = None;
+                if matches!(error, StoreError::CursorVoid { .. }) {
+                    self.cursor_is_void();
+                    return Duration::ZERO;
                 }
+                service.settings.poll_interval
             }
         }
+    }
+
+    async fn apply(&mut self, polled: Polled, asked: Moment) {
+        if self.cursor.is_none() {
+            self.epoch += 1;
+        }
+        let cursor = Arc::new(polled.cursor);
+        self.cursor = Some(Arc::clone(&cursor));
+        let entries = self.service.registry.all();
+        for generation in entries.filters().flat_map(|hosted| hosted.generations()) {
+            generation.followed(self.epoch, &cursor, asked);
+        }
+        self.service.put_rebuilt_in_place(asked);
+        if self.declarations != polled.declarations {
+            match self.service.host_what_is_recorded().await {
+                Ok(()) => self.declarations = polled.declarations,
+                Err(error) => tracing::warn!(%error, "the filters were not listed; trying again"),
+            }
+        }
+    }
+
+    async fn look_at_replicas(&mut self, now: Instant) {
+        if now >= self.replicas_due {
+            self.replicas_due = now + REPLICAS_INTERVAL;
+            self.service.observe_replicas().await;
+        }
+    }
+
+    fn cursor_is_void(&mut self) {
+        self.cursor = None;
+        self.is_open = false;
+        self.service.abandon_rebuilds();
+        let entries = self.service.registry.all();
+        for generation in entries.filters().flat_map(|hosted| hosted.generations()) {
+            generation.cursor_is_void();
+        }
+    }
+
+    /// Takes a load for whole, unless the epoch that it began in is over.
+    fn store_was_loaded(&self, loaded: StoreLoaded) {
+        let Some(cursor) = &self.cursor else { return };
+        if loaded.epoch != self.epoch || loaded.cut.timeline != cursor.timeline {
+            return;
+        }
+        let cut = Arc::new(loaded.cut);
+        let generation = loaded.generation;
+        generation.store_loaded(loaded.epoch, cut, loaded.asked, loaded.seconds);
     }
 
     /// Deletes some of the rows that deleted filters have left.
@@ -194,55 +310,65 @@ impl Lifecycle {
         }
     }
 
-    /// Starts the loads that are missing and stops those of filters that are gone.
+    /// Starts the loads that are missing and stops those of generations that are gone.
     fn start_and_stop_loads(&mut self) {
-        let Some(hold) = self.hold else { return };
-        let filters = self.service.registry.all();
-        let generations: HashMap<FilterId, (&Arc<Hosted>, &Arc<Generation>)> = filters
-            .values()
-            .filter_map(|hosted| Some((hosted, hosted.generation.as_ref()?)))
-            .map(|(hosted, generation)| (generation.filter, (hosted, generation)))
-            .collect();
+        let entries = self.service.registry.all();
         self.running.retain(|filter, running| {
-            let stays = generations
-                .get(filter)
-                .is_some_and(|(_, generation)| Arc::ptr_eq(generation, &running.generation));
+            let stays = entries.of(*filter).is_some();
             if !stays {
                 running.abort();
             }
             stays
         });
-        for (filter, (hosted, generation)) in generations {
-            generation.hold_begins(hold);
-            let loads_at_once = &self.loads_at_once;
-            let service = &self.service;
-            let job = |feed: FeedOf| Load {
-                service: Arc::clone(service),
-                hosted: Arc::clone(hosted),
-                generation: Arc::clone(generation),
-                feed,
-                at_once: loads_at_once.of(feed),
-            };
-            match self.running.get_mut(&filter) {
-                None => {
-                    let sources = (0..hosted.sources.len())
-                        .map(|index| self.loads.spawn(job(FeedOf::Source(index)).keep_reading()))
-                        .collect();
-                    let store = self.loads.spawn(job(FeedOf::Store).load_store(hold));
-                    let running = Running {
-                        generation: Arc::clone(generation),
-                        store,
-                        loaded_in_hold: hold,
-                        sources,
-                    };
-                    self.running.insert(filter, running);
+        if self.cursor.is_none() {
+            return;
+        }
+        for hosted in entries.filters() {
+            self.load_what_is_missing(hosted);
+        }
+    }
+
+    fn load_what_is_missing(&mut self, hosted: &Arc<Hosted>) {
+        let Some(filter) = hosted.generation.as_ref().map(|current| current.filter) else {
+            return;
+        };
+        let running = self.running.entry(filter).or_default();
+        running.stores.retain(|number, (_, load)| {
+            let stays = hosted.generations().any(|there| there.number == *number);
+            if !stays {
+                load.abort();
+            }
+            stays
+        });
+        let loader = |feed: FeedOf| Loader {
+            service: Arc::clone(&self.service),
+            filter: hosted.name.clone(),
+            at_once: self.loads_at_once.of(feed),
+        };
+        for generation in hosted.generations() {
+            let number = generation.number;
+            if let Some((epoch, load)) = running.stores.get(&number) {
+                if *epoch == self.epoch {
+                    continue;
                 }
-                Some(running) if running.loaded_in_hold != hold => {
-                    running.store.abort();
-                    running.store = self.loads.spawn(job(FeedOf::Store).load_store(hold));
-                    running.loaded_in_hold = hold;
+                load.abort();
+            }
+            let epoch = self.epoch;
+            let load = loader(FeedOf::Store).load_store(Arc::clone(generation), epoch);
+            let load = self.loads.spawn(async move { Some(load.await) });
+            running.stores.insert(number, (epoch, load));
+            if number > running.sources_since {
+                running.sources_since = number;
+                running.sources.drain(..).for_each(|source| source.abort());
+                for (index, source) in hosted.sources.iter().enumerate() {
+                    let loader = loader(FeedOf::Source(index));
+                    let reading = loader.keep_reading(filter, source.clone(), index);
+                    let reading = self.loads.spawn(async move {
+                        reading.await;
+                        None
+                    });
+                    running.sources.push(reading);
                 }
-                Some(_) => {}
             }
         }
     }

@@ -1,20 +1,20 @@
-//! The loads of one feed of one generation.
+//! Loads: of the store into one generation, and of a source into all that its filter has.
 //!
-//! Invariant: a load that fails is begun again from its start, and a partial one is never taken
-//! for the whole.
+//! Invariant: a load that fails is begun again from its start, and a partial one is never taken for
+//! the whole.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use tokio::sync::Semaphore;
 
 use super::Service;
-use super::feed::Feed;
-use super::filling::Filling;
+use super::cursor::Cursor;
+use super::declaration::FilterName;
+use super::filling::{FeedOf, Filling};
 use super::generation::Generation;
-use super::ports::{Moment, Place, StoreError};
-use super::registry::Hosted;
+use super::ports::{FilterId, Moment, StoreError};
+use super::registry::ConfiguredSource;
 use super::retry::{RETRY_LONGEST, retry_waits};
 
 /// Loads of one kind that run side by side: each holds a connection.
@@ -47,115 +47,139 @@ impl LoadsAtOnce {
     }
 }
 
-/// Which feed of a generation a load is for.
-#[derive(Clone, Copy)]
-pub enum FeedOf {
-    /// The store.
-    Store,
-    /// The source at this index.
-    Source(usize),
+/// A load of the store that took its whole cut.
+pub struct StoreLoaded {
+    /// The generation that was filled.
+    pub generation: Arc<Generation>,
+    /// The epoch of following in which the load began.
+    pub epoch: u64,
+    /// The cut.
+    pub cut: Cursor,
+    /// When the cut was asked for.
+    pub asked: Moment,
+    /// How long the load took.
+    pub seconds: f64,
 }
 
-/// The loads of one feed of one generation.
-pub struct Load {
+/// What every load needs.
+#[derive(Clone)]
+pub struct Loader {
     /// Whose store and clock are used.
     pub service: Arc<Service>,
-    /// The filter.
-    pub hosted: Arc<Hosted>,
-    /// The generation that is filled.
-    pub generation: Arc<Generation>,
-    /// What it is filled from.
-    pub feed: FeedOf,
-    /// Where the load waits for its turn.
+    /// The filter, for logs and metrics.
+    pub filter: FilterName,
+    /// Where a load waits for its turn.
     pub at_once: Arc<Semaphore>,
 }
 
-/// A load that took its whole cut.
-struct Loaded {
-    /// How far the cut reaches in the store; none for a source.
-    reached: Option<Place>,
-    /// When the cut was asked for.
+/// Says when and for how long a load ran that took its whole cut.
+struct Took {
     asked: Moment,
     seconds: f64,
 }
 
-impl Load {
-    /// Loads the store's rows once, within one hold.
-    pub async fn load_store(self, hold: u64) {
-        let loaded = self.until_loaded().await;
-        self.generation.store_loaded(
-            hold,
-            loaded.reached.unwrap_or(Place(0)),
-            loaded.asked,
-            loaded.seconds,
-        );
-    }
-
-    /// Loads a source, and again after each of its refresh intervals.
-    pub async fn keep_reading(self) {
-        loop {
-            let loaded = self.until_loaded().await;
-            self.feed().load_succeeded(loaded.asked, loaded.seconds);
-            let refresh_interval = match self.feed {
-                FeedOf::Store => return,
-                FeedOf::Source(index) => self.hosted.sources[index].refresh_interval,
-            };
-            tokio::time::sleep(refresh_interval).await;
-        }
-    }
-
-    fn feed(&self) -> &Feed {
-        match self.feed {
-            FeedOf::Store => &self.generation.store,
-            FeedOf::Source(index) => &self.generation.sources[index],
-        }
-    }
-
-    async fn until_loaded(&self) -> Loaded {
-        let (filter, feed) = (&self.hosted.name, self.feed());
+impl Loader {
+    /// Loads the store's rows into a generation: those written since its cursor where it has one,
+    /// else all of them.
+    pub async fn load_store(self, generation: Arc<Generation>, epoch: u64) -> StoreLoaded {
+        let mut since = generation.cursor();
         let mut waits = retry_waits();
         loop {
-            let turn = self.at_once.acquire().await;
-            let asked = self.service.clock.now();
-            let begun = Instant::now();
-            let outcome = self.attempt().await;
-            drop(turn);
-            let seconds = begun.elapsed().as_secs_f64();
+            let mut filling = self.filling(vec![Arc::clone(&generation)], FeedOf::Store);
+            let store = &self.service.store;
+            let load = store.load(generation.filter, since.as_deref(), &mut filling);
+            let (outcome, took) = self.timed(load).await;
             match outcome {
-                Ok(reached) => {
-                    let rows = feed.rows.done.load(Ordering::Relaxed);
-                    crate::telemetry::record_load(filter.as_str(), &feed.name, rows, seconds);
-                    tracing::info!(%filter, feed = feed.name, rows, seconds, "loaded");
-                    return Loaded {
-                        reached,
-                        asked,
-                        seconds,
+                Ok(cut) => {
+                    self.log_loaded(FeedOf::Store, filling, took.seconds);
+                    return StoreLoaded {
+                        generation,
+                        epoch,
+                        cut,
+                        asked: took.asked,
+                        seconds: took.seconds,
                     };
                 }
                 Err(error) => {
-                    tracing::warn!(%filter, feed = feed.name, %error, "load failed; trying again");
-                    crate::telemetry::record_store_error();
-                    feed.load_failed(error.to_string());
+                    self.log_failed(&[&generation.store], &error);
+                    if matches!(error, StoreError::CursorVoid { .. }) && since.take().is_some() {
+                        // What was restored may hold more than the store has; it stays.
+                        generation.cursor_is_void();
+                        continue;
+                    }
                 }
             }
             tokio::time::sleep(waits.next().unwrap_or(RETRY_LONGEST)).await;
         }
     }
 
-    async fn attempt(&self) -> Result<Option<Place>, StoreError> {
-        let leeway = self.service.settings.expiry_leeway;
-        let mut filling = Filling::new(&self.generation, self.feed(), leeway);
-        match self.feed {
-            FeedOf::Store => {
-                let store = &self.service.store;
-                let reached = store.load(self.generation.filter, &mut filling).await?;
-                Ok(Some(reached))
+    /// Loads a source into every generation that its filter has, and again after each of its
+    /// refresh intervals. Ends when the filter is gone.
+    pub async fn keep_reading(self, filter: FilterId, source: ConfiguredSource, index: usize) {
+        let feed = FeedOf::Source(index);
+        let mut waits = retry_waits();
+        // Looked up before each load: what came in since is filled as well, and what is filled by
+        // one load is filled by all that follow, or a swap could lose a row.
+        while let Some(hosted) = self.service.registry.all().of(filter).cloned() {
+            let generations: Vec<_> = hosted.generations().cloned().collect();
+            drop(hosted);
+            let mut filling = self.filling(generations, feed);
+            let (outcome, took) = self.timed(source.adapter.load(&mut filling)).await;
+            match outcome {
+                Ok(()) => {
+                    let now = self.service.clock.now();
+                    let generations = self.log_loaded(feed, filling, took.seconds);
+                    for generation in generations {
+                        feed.of(&generation)
+                            .load_succeeded(took.asked, took.seconds);
+                        generation.note_completion(now);
+                    }
+                    waits = retry_waits();
+                    tokio::time::sleep(source.refresh_interval).await;
+                }
+                Err(error) => {
+                    let (generations, _) = filling.finish();
+                    let feeds: Vec<_> = generations.iter().map(|of| feed.of(of)).collect();
+                    self.log_failed(&feeds, &error);
+                    tokio::time::sleep(waits.next().unwrap_or(RETRY_LONGEST)).await;
+                }
             }
-            FeedOf::Source(index) => {
-                let source = &self.hosted.sources[index];
-                source.adapter.load(&mut filling).await?;
-                Ok(None)
-            }
+        }
+    }
+
+    fn filling(&self, generations: Vec<Arc<Generation>>, feed: FeedOf) -> Filling {
+        Filling::new(generations, feed, self.service.settings.expiry_leeway)
+    }
+
+    /// Runs a load when it is its turn.
+    async fn timed<T>(&self, load: impl Future<Output = T>) -> (T, Took) {
+        let turn = self.at_once.acquire().await;
+        let asked = self.service.clock.now();
+        let begun = Instant::now();
+        let outcome = load.await;
+        drop(turn);
+        let seconds = begun.elapsed().as_secs_f64();
+        (outcome, Took { asked, seconds })
+    }
+
+    fn log_loaded(&self, feed: FeedOf, filling: Filling, seconds: f64) -> Vec<Arc<Generation>> {
+        let (generations, rows) = filling.finish();
+        if let Some(generation) = generations.first() {
+            let (filter, feed) = (&self.filter, &feed.of(generation).name);
+            crate::telemetry::record_load(filter.as_str(), feed, rows, seconds);
+            tracing::info!(%filter, feed, rows, seconds, "loaded");
+        }
+        generations
+    }
+
+    fn log_failed(&self, feeds: &[&super::feed::Feed], error: &StoreError) {
+        crate::telemetry::record_store_error();
+        if let Some(feed) = feeds.first() {
+            let (filter, feed) = (&self.filter, &feed.name);
+            tracing::warn!(%filter, feed, %error, "load failed; trying again");
+        }
+        for feed in feeds {
+            feed.load_failed(error.to_string());
         }
     }
 }

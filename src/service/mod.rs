@@ -23,12 +23,14 @@ pub mod ingest;
 pub mod lifecycle;
 pub mod load;
 pub mod ports;
+pub mod rebuild;
 pub mod registry;
 pub mod retry;
+pub mod visibility;
 pub mod watermark;
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
@@ -38,15 +40,20 @@ use crate::filter::hashing::MasterKey;
 use crate::filter::profile::Canonical;
 use crate::filter::verdict::{Reason, Verdict};
 use crate::telemetry::Road;
-use answers::{AddAnswer, CheckAnswer, CheckBatchAnswer};
+use answers::{AddAnswer, CheckAnswer, CheckBatchAnswer, Wait};
 use budget::MemoryBudget;
 use declaration::FilterName;
 use error::ServiceError;
+use freshness::Followed;
 use generation::Generation;
-use ingest::{Ingest, Writer};
-use ports::{Clock, NewRow, Place, Store, StoreIdentity, StoreTie};
+use ingest::{Ingest, Position, Writer};
+use ports::{Clock, Moment, NewRow, Store, StoreTie};
 use registry::{ConfiguredFilter, Hosted, Registry};
+use visibility::Visibility;
 use watermark::Watermark;
+
+/// How long a request waits for the store to tell its filters.
+const LISTING_LIMIT: Duration = Duration::from_secs(2);
 
 /// What the service is told once.
 #[derive(Debug, Clone)]
@@ -55,6 +62,10 @@ pub struct Settings {
     pub max_staleness: Duration,
     /// How often the store is asked.
     pub poll_interval: Duration,
+    /// The age at which a generation is rebuilt.
+    pub rebuild_interval: Duration,
+    /// How long an add may wait until it is effective everywhere.
+    pub wait_timeout: Duration,
     /// How long an item is kept past its expiry.
     pub expiry_leeway: SignedDuration,
     /// The most items in a batch.
@@ -81,19 +92,22 @@ pub struct Service {
     clock: Arc<dyn Clock>,
     master_key: MasterKey,
     configured: Vec<ConfiguredFilter>,
-    registry: Registry,
+    registry: Arc<Registry>,
     budget: Arc<MemoryBudget>,
     ingest: Ingest,
+    visibility: Visibility,
     bulk_loads: Semaphore,
-    /// Told by the store when it is first reached; the filters that it records are hosted then.
-    identity: OnceLock<StoreIdentity>,
-    /// Whether the registry holds every filter that the store records.
-    listed: AtomicBool,
+    /// The moment up to which the registry holds every filter that the store records.
+    listed: Followed,
+    /// Whether the store was told what the configuration declares.
+    declared: AtomicBool,
     draining: AtomicBool,
     /// Whether rows of deleted filters may be left in the store.
     rows_to_purge: AtomicBool,
-    /// Declaring and deleting, one at a time.
+    /// Declaring, deleting and listing, one at a time.
     declaring: Mutex<()>,
+    /// Asking the store for a filter that is not known here, one at a time.
+    asking: Mutex<()>,
     /// Wakes the lifecycle when the registry has changed.
     registry_changed: Notify,
 }
@@ -109,8 +123,8 @@ impl Service {
         configured: Vec<ConfiguredFilter>,
     ) -> (Arc<Self>, Writer) {
         let Adapters { store, tie, clock } = adapters;
-        let (ingest, writer) = ingest::ingest(Arc::clone(&store));
-        let registry = Registry::default();
+        let registry = Arc::new(Registry::default());
+        let (ingest, writer) = ingest::ingest(Arc::clone(&store), Arc::clone(&registry));
         let waiting: Vec<_> = configured
             .iter()
             .map(|filter| Arc::new(Hosted::waiting(filter)))
@@ -126,12 +140,14 @@ impl Service {
             configured,
             registry,
             ingest,
+            visibility: Visibility::default(),
             bulk_loads: Semaphore::new(bulk_load::BULK_LOADS_AT_ONCE),
-            identity: OnceLock::new(),
-            listed: AtomicBool::new(false),
+            listed: Followed::never(),
+            declared: AtomicBool::new(false),
             draining: AtomicBool::new(false),
             rows_to_purge: AtomicBool::new(true),
             declaring: Mutex::new(()),
+            asking: Mutex::new(()),
             registry_changed: Notify::new(),
         });
         (service, writer)
@@ -143,18 +159,19 @@ impl Service {
         &self.configured
     }
 
-    /// Says what may be said of one item. Never waits.
+    /// Says what may be said of one item. Waits for nothing, unless the filter is not known here:
+    /// then the store is asked for it.
     ///
     /// # Errors
     /// When the name is out of form or unknown, or the profile refuses the item. Never for the
     /// sake of the store.
-    pub fn check(
+    pub async fn check(
         &self,
         filter: &str,
         item: &str,
         min_watermark: Option<Watermark>,
     ) -> Result<CheckAnswer, ServiceError> {
-        let Some(hosted) = self.hosted_for_check(filter)? else {
+        let Some(hosted) = self.hosted_for_check(filter).await? else {
             return Ok(in_doubt(Reason::Loading));
         };
         let canonical = accept(&hosted, item, None)?;
@@ -169,18 +186,18 @@ impl Service {
         Ok(answer)
     }
 
-    /// Says what may be said of many items, in their order. Never waits.
+    /// Says what may be said of many items, in their order. Waits as [`Service::check`] does.
     ///
     /// # Errors
     /// As [`Service::check`]; also when there are none or too many. One refused item refuses all.
-    pub fn check_batch<I: AsRef<str>>(
+    pub async fn check_batch<I: AsRef<str> + Sync>(
         &self,
         filter: &str,
         items: &[I],
         min_watermark: Option<Watermark>,
     ) -> Result<CheckBatchAnswer, ServiceError> {
         self.batch_in_range(items.len())?;
-        let Some(hosted) = self.hosted_for_check(filter)? else {
+        let Some(hosted) = self.hosted_for_check(filter).await? else {
             return Ok(all_in_doubt(items.len(), Reason::Loading));
         };
         let canonicals = items
@@ -221,12 +238,14 @@ impl Service {
         filter: &str,
         item: &str,
         expires_at: Option<Timestamp>,
+        wait: Wait,
     ) -> Result<AddAnswer, ServiceError> {
-        let hosted = self.hosted(filter)?;
+        let hosted = self.hosted_or_asked_for(filter).await?;
         let canonical = accept(&hosted, item, None)?;
         let generation = generation_of(&hosted)?;
         let row = new_row(generation, item, &canonical, expires_at);
-        self.write(&hosted, generation, vec![row], Road::Add).await
+        let road = Road::Add;
+        self.write(&hosted, generation, vec![row], road, wait).await
     }
 
     /// Adds many items, all or none.
@@ -237,9 +256,10 @@ impl Service {
         &self,
         filter: &str,
         items: &[(I, Option<Timestamp>)],
+        wait: Wait,
     ) -> Result<AddAnswer, ServiceError> {
         self.batch_in_range(items.len())?;
-        let hosted = self.hosted(filter)?;
+        let hosted = self.hosted_or_asked_for(filter).await?;
         let canonicals = items
             .iter()
             .enumerate()
@@ -254,7 +274,8 @@ impl Service {
                 new_row(generation, item.as_ref(), canonical, *expires_at)
             })
             .collect();
-        self.write(&hosted, generation, rows, Road::AddBatch).await
+        let road = Road::AddBatch;
+        self.write(&hosted, generation, rows, road, wait).await
     }
 
     async fn write(
@@ -263,23 +284,20 @@ impl Service {
         generation: &Arc<Generation>,
         rows: Vec<NewRow>,
         road: Road,
+        wait: Wait,
     ) -> Result<AddAnswer, ServiceError> {
         let accepted = rows.len() as u64;
-        let place = self.ingest.write(generation, rows).await?;
+        let position = self.ingest.write(generation.filter, rows).await?;
         hosted.meters.added(road, accepted);
         Ok(AddAnswer {
-            watermark: self.watermark(place)?,
+            watermark: Watermark(position),
+            visible: match wait {
+                Wait::Local => None,
+                Wait::All => Some(self.visible_everywhere(position).await),
+            },
             accepted,
             estimated_fp_rate: generation.bloom.estimated_fp_rate(),
         })
-    }
-
-    fn watermark(&self, place: Place) -> Result<Watermark, ServiceError> {
-        let store = *self
-            .identity
-            .get()
-            .ok_or(ServiceError::StoreUnavailable(None))?;
-        Ok(Watermark { store, place })
     }
 
     /// The generation that may say `definitely-not` now, or the reason why none may.
@@ -292,22 +310,52 @@ impl Service {
         if let Some(reason) = generation.standing(self.clock.now()) {
             return Err(reason);
         }
-        if let Some(wanted) = min_watermark {
-            let same_store = self.identity.get() == Some(&wanted.store);
-            if !same_store || generation.reached() < wanted.place {
-                return Err(Reason::Behind);
-            }
+        if hosted.outdated.is_some() {
+            return Err(Reason::Stale);
+        }
+        if let Some(Watermark(Position { timeline, place })) = min_watermark
+            && !generation.reaches(timeline, place)
+        {
+            return Err(Reason::Behind);
         }
         Ok(generation)
     }
 
-    /// The filter of that name. None as long as the store has not told which filters there are:
-    /// then a name that nobody knows here may still be one of its filters.
-    fn hosted_for_check(&self, filter: &str) -> Result<Option<Arc<Hosted>>, ServiceError> {
-        match self.hosted(filter) {
+    /// The filter of that name. None as long as the store cannot say which filters there are: then a
+    /// name that nobody knows here may still be one of its filters.
+    async fn hosted_for_check(&self, filter: &str) -> Result<Option<Arc<Hosted>>, ServiceError> {
+        match self.hosted_or_asked_for(filter).await {
             Ok(hosted) => Ok(Some(hosted)),
             Err(ServiceError::StoreUnavailable(_)) => Ok(None),
             Err(error) => Err(error),
+        }
+    }
+
+    /// The filter of that name; where none is known here, as the store knows it by now: another
+    /// process may have made it a moment ago.
+    async fn hosted_or_asked_for(&self, filter: &str) -> Result<Arc<Hosted>, ServiceError> {
+        match self.hosted(filter) {
+            Err(ServiceError::UnknownFilter) => {
+                self.list_anew(self.clock.now()).await?;
+                self.hosted(filter)
+            }
+            found => found,
+        }
+    }
+
+    /// Asks the store for its filters, unless somebody has since `wanted`: however many ask, one
+    /// question is under way, and answers all who came before it.
+    async fn list_anew(&self, wanted: Moment) -> Result<(), ServiceError> {
+        let ask = async {
+            let _one_at_a_time = self.asking.lock().await;
+            if self.listed.is_later_than(wanted) {
+                return Ok(());
+            }
+            self.host_what_is_recorded().await
+        };
+        match tokio::time::timeout(LISTING_LIMIT, ask).await {
+            Ok(listed) => listed.map_err(admin::unavailable),
+            Err(_elapsed) => Err(ServiceError::StoreUnavailable(None)),
         }
     }
 
@@ -318,7 +366,7 @@ impl Service {
             return Ok(hosted);
         }
         FilterName::parse(filter).ok_or(ServiceError::InvalidFilterName)?;
-        if self.listed.load(Ordering::Acquire) {
+        if self.listed.as_of().is_some() {
             Err(ServiceError::UnknownFilter)
         } else {
             Err(ServiceError::StoreUnavailable(None))

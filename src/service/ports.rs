@@ -5,14 +5,19 @@
 //! * [`Store::add`] returns only after the rows are durable, and writes all of them or none;
 //! * [`Store::load`] and [`Source::load`] give every row of one consistent cut to the sink, or
 //!   end with an error: a short stream is an error, never a short set;
+//! * [`Store::poll`] gives every row that was committed since the cursor it is handed, whoever
+//!   committed it, or an error: it never passes a row over as one of this process' own;
 //! * no error carries an item, a password or a key.
 //!
 //! This module must not know SQL, files, HTTP, or which store is behind a trait.
+
+use std::time::Duration;
 
 use async_trait::async_trait;
 use jiff::Timestamp;
 use uuid::Uuid;
 
+use super::cursor::{Cursor, Timeline};
 use super::declaration::{Declaration, DeclaredBy, FilterName};
 
 /// The identity of a filter: what rows, cursors and watermarks point to.
@@ -39,8 +44,12 @@ pub struct StoredFilter {
     pub name: FilterName,
     /// As last declared.
     pub declaration: Declaration,
+    /// The version of the profile in the program that declared it.
+    pub profile_version: u32,
     /// Who declared it last.
     pub declared_by: DeclaredBy,
+    /// Rows that were removed, or deleted past their expiry, since it was made.
+    pub forgotten: u64,
 }
 
 /// One item on its way into the store.
@@ -61,6 +70,8 @@ pub struct NewRow {
 /// What a committed [`Store::add`] says.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AddReceipt {
+    /// What the place counts within.
+    pub timeline: Timeline,
     /// The place of this commit in the store.
     pub place: Place,
     /// Filters that were deleted in the meantime: their rows were not written.
@@ -77,24 +88,55 @@ pub trait RowSink: Send {
     fn row(&mut self, item: Option<&[u8]>, expires_at: Option<Timestamp>);
 }
 
-/// The durable record of what was added through the API.
+/// Takes what a poll brings, in no particular order.
+pub trait ChangeSink: Send {
+    /// A row that was written since the cursor: new, or added again.
+    fn change(&mut self, filter: FilterId, item: &[u8]);
+}
+
+/// What a poll tells beside the rows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Polled {
+    /// Up to where the store is followed now.
+    pub cursor: Cursor,
+    /// Counts the filters that were ever declared, changed or deleted: another number than last
+    /// time means that [`Store::filters`] has something new to tell.
+    pub declarations: u64,
+}
+
+/// How far another process on the same store says that it has come.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Replica {
+    /// Drawn at random by each process at its start.
+    pub id: Uuid,
+    /// Rises with every poll of that process.
+    pub reports: i64,
+    /// How long it may say `definitely-not` after its last poll.
+    pub max_staleness: Duration,
+    /// What every filter of it that may say `definitely-not` has followed; none while it follows
+    /// nothing yet.
+    pub cursor: Option<Cursor>,
+}
+
+/// The durable record of what was added through the API. Any number of processes may share one.
 #[async_trait]
 pub trait Store: Send + Sync + 'static {
-    /// Connects, migrates and takes the store for this process alone. Called until it succeeds;
-    /// after that, again only when [`Store::poll`] said that the hold was lost.
+    /// Connects and migrates. Called until it succeeds; after that, again only when
+    /// [`Store::poll`] said that the cursor is void.
     async fn open(&self) -> Result<StoreIdentity, StoreError>;
 
     /// Every filter that the store records.
     async fn filters(&self) -> Result<Vec<StoredFilter>, StoreError>;
 
     /// Records a declaration under its name: makes the filter, or replaces the declaration of
-    /// the one that is there. The identity of a filter that is there stays.
+    /// the one that is there. The identity of a filter that is there stays. A PUT replaces nothing:
+    /// it gives none where the filter is there and declared otherwise.
     async fn declare(
         &self,
         name: &FilterName,
         declaration: &Declaration,
         declared_by: DeclaredBy,
-    ) -> Result<StoredFilter, StoreError>;
+    ) -> Result<Option<StoredFilter>, StoreError>;
 
     /// Deletes a filter; false when it was not there. No row is added to it from then on, and the
     /// rows that it has are left to [`Store::purge`]: there may be a thousand million of them.
@@ -108,14 +150,41 @@ pub trait Store: Send + Sync + 'static {
     /// none beats any. Rows may name several filters, and the same item more than once.
     async fn add(&self, rows: &[NewRow]) -> Result<AddReceipt, StoreError>;
 
-    /// Streams the rows of a filter, as of one cut, and gives the place up to which the cut
-    /// holds every acknowledged add.
-    async fn load(&self, filter: FilterId, sink: &mut dyn RowSink) -> Result<Place, StoreError>;
+    /// Streams the rows of a filter as of one cut: all of them, or those written since a cursor.
+    /// Gives the cursor of the cut.
+    ///
+    /// # Errors
+    /// [`StoreError::CursorVoid`] when `since` says nothing about this store any more.
+    async fn load(
+        &self,
+        filter: FilterId,
+        since: Option<&Cursor>,
+        sink: &mut dyn RowSink,
+    ) -> Result<Cursor, StoreError>;
 
-    /// Asks whether the store still answers and is still held by this process alone.
-    async fn poll(&self) -> Result<(), StoreError>;
+    /// Gives the rows of all filters that were written since `after`, and the cursor of the
+    /// moment. Without `after` it gives no rows: following begins at this moment. It also tells
+    /// other processes that this one has followed up to `after` ([`Store::replicas`]).
+    ///
+    /// # Errors
+    /// [`StoreError::CursorVoid`] when the store may have lost or reused places since `after`.
+    async fn poll(
+        &self,
+        after: Option<&Cursor>,
+        sink: &mut dyn ChangeSink,
+    ) -> Result<Polled, StoreError>;
 
-    /// Gives the store back. The store may be taken by another process afterwards.
+    /// Waits for a hint that a poll would bring something. Hints may be missing or in vain. It
+    /// gives up its wait after an error, too.
+    async fn hint(&self);
+
+    /// What the other processes on this store have reported.
+    async fn replicas(&self) -> Result<Vec<Replica>, StoreError>;
+
+    /// Takes back what a process has reported that is gone without a word.
+    async fn forget_replica(&self, replica: Uuid) -> Result<(), StoreError>;
+
+    /// Lets go of the store, and tells the other processes that this one is gone.
     async fn close(&self);
 }
 
@@ -161,18 +230,10 @@ pub enum StoreError {
         /// What was found, and the remedy.
         detail: String,
     },
-    /// Another process holds the store.
-    #[error("{what} is in use by another bloomgate process{detail}")]
-    HeldElsewhere {
-        /// Which store.
-        what: String,
-        /// Whatever is known of the holder, and the remedy.
-        detail: String,
-    },
-    /// This process had the store for itself and has lost it: another may have written to it.
-    #[error("the hold on {what} was lost: {detail}")]
-    HoldLost {
-        /// Which store.
+    /// What was followed may have lost or reused places: what was known of it may lack something.
+    #[error("{what} has to be loaded anew: {detail}")]
+    CursorVoid {
+        /// Which store or source.
         what: String,
         /// What happened.
         detail: String,

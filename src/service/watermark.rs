@@ -6,29 +6,30 @@
 //! Grammar, before base64url without padding (RFC 4648 §5), numbers big-endian:
 //!
 //! ```text
-//! watermark = version identity place
-//! version   = %x01
-//! identity  = 16OCTET   ; the store's UUID
+//! watermark = version timeline place
+//! version   = %x02
+//! timeline  = 16OCTET   ; what the place counts within: the store, and the state that it is in
 //! place     = 8OCTET    ; the place of the add in the store
 //! ```
+//!
+//! Version 1 had the store's identity alone, and said nothing about a store that was put back to an
+//! earlier state. Such a watermark is of another timeline than any.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use uuid::Uuid;
 
-use super::ports::{Place, StoreIdentity};
+use super::cursor::Timeline;
+use super::ingest::Position;
+use super::ports::Place;
 
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
+/// The version before, which callers may still have.
+const STORE_ALONE: u8 = 1;
 const BYTES: usize = 1 + 16 + 8;
 
 /// Where an add stands, and in which store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Watermark {
-    /// The store that the add was written to.
-    pub store: StoreIdentity,
-    /// The place of the add in it.
-    pub place: Place,
-}
+pub struct Watermark(pub Position);
 
 impl Watermark {
     /// The longest text that is looked at, in bytes.
@@ -39,8 +40,9 @@ impl Watermark {
     pub fn encode(self) -> String {
         let mut bytes = [0; BYTES];
         bytes[0] = VERSION;
-        bytes[1..17].copy_from_slice(self.store.0.as_bytes());
-        bytes[17..].copy_from_slice(&self.place.0.to_be_bytes());
+        let Position { timeline, place } = self.0;
+        bytes[1..17].copy_from_slice(&timeline.0);
+        bytes[17..].copy_from_slice(&place.0.to_be_bytes());
         URL_SAFE_NO_PAD.encode(bytes)
     }
 
@@ -52,12 +54,15 @@ impl Watermark {
         }
         let bytes: [u8; BYTES] = URL_SAFE_NO_PAD.decode(token).ok()?.try_into().ok()?;
         let (version, rest) = bytes.split_first()?;
-        let (identity, place) = rest.split_first_chunk::<16>()?;
-        (*version == VERSION).then_some(())?;
-        Some(Self {
-            store: StoreIdentity(Uuid::from_bytes(*identity)),
-            place: Place(u64::from_be_bytes(*place.first_chunk()?)),
-        })
+        let (timeline, place) = rest.split_first_chunk::<16>()?;
+        let place = Place(u64::from_be_bytes(*place.first_chunk()?));
+        let timeline = match *version {
+            VERSION => Timeline(*timeline),
+            // Its sixteen bytes mean something else; these are no timeline's but by a chance of 2^-128.
+            STORE_ALONE => Timeline([0; 16]),
+            _ => return None,
+        };
+        Some(Self(Position { timeline, place }))
     }
 }
 
@@ -66,10 +71,11 @@ mod tests {
     use super::*;
 
     fn watermark(place: u64) -> Watermark {
-        Watermark {
-            store: StoreIdentity(Uuid::from_u128(0x0123_4567_89ab_cdef_0123_4567_89ab_cdef)),
+        let timeline = 0x0123_4567_89ab_cdef_0123_4567_89ab_cdef_u128;
+        Watermark(Position {
+            timeline: Timeline(timeline.to_be_bytes()),
             place: Place(place),
-        }
+        })
     }
 
     #[test]
@@ -90,7 +96,7 @@ mod tests {
     fn the_format_is_pinned_since_callers_keep_tokens_across_upgrades() {
         assert_eq!(
             watermark(731).encode(),
-            "AQEjRWeJq83vASNFZ4mrze8AAAAAAAAC2w"
+            "AgEjRWeJq83vASNFZ4mrze8AAAAAAAAC2w"
         );
     }
 

@@ -6,7 +6,7 @@ use sqlx::migrate::MigrateError;
 use uuid::Uuid;
 
 use crate::filter::profile::{EmailOptions, Profile};
-use crate::service::declaration::{Declaration, DeclaredBy, FilterName};
+use crate::service::declaration::{Declaration, DeclaredBy, DeclaredSource, FilterName};
 use crate::service::ports::{FilterId, StoredFilter};
 
 /// A row of the table of filters.
@@ -27,8 +27,12 @@ pub(super) struct FilterRecord {
     pub(super) false_positive_rate: f64,
     /// The names of its sources.
     pub(super) sources: Vec<String>,
+    /// SHA-256 of each source's query, as hexadecimal digits, in the order of the names.
+    pub(super) source_digests: Vec<String>,
     /// `config` or `api`.
     pub(super) declared_by: String,
+    /// Rows that are no longer there.
+    pub(super) forgotten: i64,
 }
 
 impl FilterRecord {
@@ -52,13 +56,37 @@ impl FilterRecord {
             options,
             capacity: i64::try_from(declaration.sizing.capacity()).unwrap_or(i64::MAX),
             false_positive_rate: declaration.sizing.false_positive_rate(),
-            sources: declaration.sources.clone(),
+            sources: declaration
+                .sources
+                .iter()
+                .map(|source| source.name.clone())
+                .collect(),
+            source_digests: declaration
+                .sources
+                .iter()
+                .map(|source| hex::encode(source.query_digest))
+                .collect(),
+            forgotten: 0,
             declared_by: match declared_by {
                 DeclaredBy::Config => "config",
                 DeclaredBy::Api => "api",
             }
             .to_owned(),
         }
+    }
+
+    /// What the canonical digests of its rows depend on, beside the item.
+    pub(super) fn canonical_form(&self) -> String {
+        let options = [
+            (self.options.gmail_dots, "+gmail_dots"),
+            (self.options.googlemail, "+googlemail"),
+            (self.options.plus_tags, "+plus_tags"),
+        ];
+        let options: String = options
+            .into_iter()
+            .filter_map(|(is_on, name)| is_on.then_some(name))
+            .collect();
+        format!("{}/{}{options}", self.profile, self.profile_version)
     }
 
     /// The filter that a row stands for.
@@ -79,7 +107,19 @@ impl FilterRecord {
             .map_err(|error| {
                 format!("a row of the table filter is out of range for this program: {error}")
             })?;
-        declaration.sources = self.sources;
+        // A row from before the digests has none, and is of another query than any.
+        let mut digests = self.source_digests.into_iter();
+        declaration.sources = self
+            .sources
+            .into_iter()
+            .map(|name| {
+                let mut query_digest = [0; 32];
+                let digest = digests.next().unwrap_or_default();
+                match hex::decode_to_slice(digest, &mut query_digest) {
+                    Ok(()) | Err(_) => DeclaredSource { name, query_digest },
+                }
+            })
+            .collect();
         let declared_by = match self.declared_by.as_str() {
             "config" => DeclaredBy::Config,
             "api" => DeclaredBy::Api,
@@ -89,7 +129,10 @@ impl FilterRecord {
             id: FilterId(self.id),
             name,
             declaration,
+            profile_version: u32::try_from(self.profile_version)
+                .map_err(|_| odd("profile_version"))?,
             declared_by,
+            forgotten: u64::try_from(self.forgotten).map_err(|_| odd("forgotten"))?,
         })
     }
 }

@@ -19,6 +19,7 @@ mod keys;
 mod large_tables;
 mod outage;
 mod readme;
+mod replicas;
 mod second_process;
 mod shutdown;
 mod sources;

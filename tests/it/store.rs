@@ -1,7 +1,7 @@
 //! The stores and the sources, over real PostgreSQL servers and SQLite files.
 
 mod configuration;
-mod fencing;
+mod follow;
 mod measure;
 mod postgres;
 mod rows;

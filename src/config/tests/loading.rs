@@ -147,7 +147,9 @@ fn a_declared_filter_has_its_options_and_sources() {
         plus_tags: true,
     };
     assert_eq!(filter.declaration.profile, Profile::Email(options));
-    assert_eq!(filter.declaration.sources, ["invited", "users"]);
+    let declared = filter.declaration.sources.iter();
+    let names: Vec<_> = declared.map(|source| source.name.as_str()).collect();
+    assert_eq!(names, ["invited", "users"]);
     let [users, invited] = filter.sources.as_slice() else {
         panic!("expected two sources, found {:?}", filter.sources);
     };

@@ -15,8 +15,9 @@ use crate::http::wire::{AddAnswer, AddBatchAnswer, AddBatchRequest, AddRequest, 
 
 /// Add one item
 ///
-/// When this is answered the item is durable, and checks `maybe` here. Adding it again does no
-/// harm; of several expiries the latest holds, and none beats any.
+/// When this is answered the item is durable, and checks `maybe` here; with `wait: all` also in every
+/// other process on the store. Adding it again does no harm; of several expiries the latest holds, and
+/// none beats any.
 #[utoipa::path(
     post,
     path = "/v1/filters/{filter}/add",
@@ -35,11 +36,17 @@ pub async fn add_item(
     let expires_at = request.expires_at.map(|expiry| expiry.0);
     let answer = state
         .service
-        .add(&filter, request.item.as_ref(), expires_at)
+        .add(
+            &filter,
+            request.item.as_ref(),
+            expires_at,
+            request.wait.unwrap_or_default().into(),
+        )
         .await?;
     Ok(Json(AddAnswer {
         filter: &filter,
         watermark: answer.watermark.encode(),
+        visible: answer.visible,
         estimated_fp_rate: rate(answer.estimated_fp_rate),
     })
     .into_response())
@@ -63,6 +70,7 @@ pub async fn add_items(
     body: JsonBody,
 ) -> Result<Response, Problem> {
     let request: AddBatchRequest<'_> = body.parse()?;
+    let wait = request.wait.unwrap_or_default().into();
     let items: Vec<_> = request
         .items
         .into_iter()
@@ -70,13 +78,14 @@ pub async fn add_items(
         .collect();
     let answer = state
         .service
-        .add_batch(&filter, &items)
+        .add_batch(&filter, &items, wait)
         .await
         .map_err(of_nested_items)?;
     Ok(Json(AddBatchAnswer {
         filter: &filter,
         accepted: whole(answer.accepted),
         watermark: answer.watermark.encode(),
+        visible: answer.visible,
         estimated_fp_rate: rate(answer.estimated_fp_rate),
     })
     .into_response())

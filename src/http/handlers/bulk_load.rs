@@ -24,7 +24,7 @@ use crate::http::lines::{LineTooLong, Lines, MAX_LINE_BYTES};
 use crate::http::parse::{Fault, Text, parse};
 use crate::http::problem::Problem;
 use crate::http::problem_kind::ProblemKind;
-use crate::http::wire::{AddRequest, BulkLoadAnswer, ItemStream, rate, whole};
+use crate::http::wire::{BatchItem, BulkLoadAnswer, ItemStream, rate, whole};
 use crate::service::bulk_load::BulkLoad;
 
 const NDJSON: &str = "application/x-ndjson";
@@ -59,8 +59,13 @@ pub async fn bulk_load(
     request: Request,
 ) -> Result<Response, Problem> {
     let (parts, mut body) = request.into_parts();
-    let begun = media_type(&parts.headers, &[NDJSON, PLAIN])
-        .and_then(|format| Ok((format, state.service.bulk_load(&filter)?)));
+    let begun = match media_type(&parts.headers, &[NDJSON, PLAIN]) {
+        Ok(format) => {
+            let load = state.service.bulk_load(&filter).await;
+            load.map(|load| (format, load)).map_err(Problem::from)
+        }
+        Err(problem) => Err(problem),
+    };
     let loaded = match begun {
         Err(problem) => Err(problem),
         Ok((format, load)) => {
@@ -202,7 +207,7 @@ impl<'de> Visitor<'de> for LineVisitor {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Self::Value, A::Error> {
-        let request = AddRequest::deserialize(MapAccessDeserializer::new(map))?;
+        let request = BatchItem::deserialize(MapAccessDeserializer::new(map))?;
         Ok(Line {
             item: request.item,
             expires_at: request.expires_at.map(|expiry| expiry.0),

@@ -36,7 +36,8 @@ pub async fn check_item(
     let min_watermark = request.min_watermark.map(|text| text.0);
     let answer = state
         .service
-        .check(&filter, request.item.as_ref(), min_watermark)?;
+        .check(&filter, request.item.as_ref(), min_watermark)
+        .await?;
     Ok(Json(CheckAnswer {
         filter: &filter,
         verdict: answer.verdict.into(),
@@ -68,7 +69,8 @@ pub async fn check_items(
     let min_watermark = request.min_watermark.map(|text| text.0);
     let answer = state
         .service
-        .check_batch(&filter, &request.items, min_watermark)?;
+        .check_batch(&filter, &request.items, min_watermark)
+        .await?;
     Ok(Json(CheckBatchAnswer {
         filter: &filter,
         verdicts: answer.verdicts.into_iter().map(Verdict::from).collect(),

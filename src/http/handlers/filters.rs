@@ -11,7 +11,7 @@ use crate::http::AppState;
 use crate::http::access::VisibleFilters;
 use crate::http::body::JsonBody;
 use crate::http::problem::Problem;
-use crate::http::wire_filters::{FilterDescription, FilterList, PutFilterRequest};
+use crate::http::wire_filters::{FilterDescription, FilterList, PutFilterRequest, RebuildAnswer};
 use crate::service::answers::PutOutcome;
 
 /// List the filters
@@ -58,7 +58,7 @@ pub async fn describe_filter(
     State(state): State<Arc<AppState>>,
     FilterInPath { filter }: FilterInPath,
 ) -> Result<Json<FilterDescription>, Problem> {
-    Ok(Json(state.service.describe(&filter)?.into()))
+    Ok(Json(state.service.describe(&filter).await?.into()))
 }
 
 /// Make a filter
@@ -89,6 +89,30 @@ pub async fn put_filter(
         PutOutcome::SameAlready(description) => (StatusCode::OK, description),
     };
     Ok((status, Json(description.into())))
+}
+
+/// Rebuild a filter
+///
+/// A new bit array is built from the store and the sources beside the one that answers, and takes
+/// its place: without what was removed or has expired, and large enough for what is there. Checks go
+/// on meanwhile. Asked again before it is through, this tells how far it has come.
+#[utoipa::path(
+    post,
+    path = "/v1/filters/{filter}/rebuild",
+    operation_id = "rebuildFilter",
+    tag = "filters",
+    params(FilterInPath),
+    responses((status = 202, description = "The rebuild is under way", body = RebuildAnswer))
+)]
+pub async fn rebuild_filter(
+    State(state): State<Arc<AppState>>,
+    FilterInPath { filter }: FilterInPath,
+) -> Result<(StatusCode, Json<RebuildAnswer>), Problem> {
+    let answer = state.service.rebuild(&filter).await?;
+    Ok((
+        StatusCode::ACCEPTED,
+        Json(RebuildAnswer::new(filter, answer)),
+    ))
 }
 
 /// Delete a filter

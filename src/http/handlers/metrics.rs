@@ -34,7 +34,7 @@ fn gauges(description: &Description) -> FilterGauges {
     let statistics = &description.statistics;
     FilterGauges {
         filter: description.filter.as_str().to_owned(),
-        capacity: description.declaration.sizing.capacity(),
+        capacity: description.capacity,
         bits: statistics.bit_count,
         ones: statistics.ones,
         memory_bytes: description.memory_bytes,

@@ -119,6 +119,8 @@ fn settings() -> Settings {
     Settings {
         max_staleness: Duration::from_secs(30),
         poll_interval: Duration::from_millis(50),
+        rebuild_interval: Duration::from_secs(3_600),
+        wait_timeout: Duration::from_secs(1),
         expiry_leeway: SignedDuration::from_secs(120),
         max_batch: 10_000,
         memory_budget_bytes: 64 * 1024 * 1024,

@@ -11,10 +11,11 @@ use uuid::Uuid;
 use super::*;
 use crate::filter::hashing::MasterKey;
 use crate::filter::profile::Profile;
+use crate::service::cursor::{Cursor, Timeline};
 use crate::service::declaration::{Declaration, DeclaredBy, FilterName};
 use crate::service::ports::{
-    AddReceipt, Clock, FilterId, Moment, Place, RowSink, Store, StoreError, StoreIdentity,
-    StoreTie, StoredFilter,
+    AddReceipt, ChangeSink, Clock, FilterId, Moment, Place, Polled, Replica, RowSink, Store,
+    StoreError, StoreIdentity, StoreTie, StoredFilter,
 };
 use crate::service::{Adapters, Service, Settings};
 
@@ -38,7 +39,9 @@ impl Store for FailingOnce {
             id: FILTER,
             name: FilterName::parse("f").unwrap(),
             declaration: Declaration::new(Profile::Text, 100_000, 0.01).unwrap(),
+            profile_version: Profile::Text.version(),
             declared_by: DeclaredBy::Api,
+            forgotten: 0,
         }])
     }
 
@@ -47,7 +50,7 @@ impl Store for FailingOnce {
         _: &FilterName,
         _: &Declaration,
         _: DeclaredBy,
-    ) -> Result<StoredFilter, StoreError> {
+    ) -> Result<Option<StoredFilter>, StoreError> {
         Err(down())
     }
 
@@ -69,16 +72,34 @@ impl Store for FailingOnce {
             .map(|row| String::from_utf8_lossy(&row.item).into());
         self.items.lock().unwrap().extend(items);
         Ok(AddReceipt {
+            timeline: Timeline([0; 16]),
             place: Place(commit),
             deleted: Vec::new(),
         })
     }
 
-    async fn load(&self, _: FilterId, _: &mut dyn RowSink) -> Result<Place, StoreError> {
+    async fn load(
+        &self,
+        _: FilterId,
+        _: Option<&Cursor>,
+        _: &mut dyn RowSink,
+    ) -> Result<Cursor, StoreError> {
         Err(down())
     }
 
-    async fn poll(&self) -> Result<(), StoreError> {
+    async fn poll(&self, _: Option<&Cursor>, _: &mut dyn ChangeSink) -> Result<Polled, StoreError> {
+        Err(down())
+    }
+
+    async fn hint(&self) {
+        std::future::pending().await
+    }
+
+    async fn replicas(&self) -> Result<Vec<Replica>, StoreError> {
+        Ok(Vec::new())
+    }
+
+    async fn forget_replica(&self, _: Uuid) -> Result<(), StoreError> {
         Ok(())
     }
 
@@ -120,6 +141,8 @@ async fn what_is_accepted_is_a_prefix_of_the_stream_also_when_a_commit_in_the_mi
         let settings = Settings {
             max_staleness: std::time::Duration::from_secs(30),
             poll_interval: std::time::Duration::from_millis(500),
+            rebuild_interval: std::time::Duration::from_secs(3_600),
+            wait_timeout: std::time::Duration::from_secs(1),
             expiry_leeway: jiff::SignedDuration::ZERO,
             max_batch: 10,
             memory_budget_bytes: 1 << 24,
@@ -135,7 +158,7 @@ async fn what_is_accepted_is_a_prefix_of_the_stream_also_when_a_commit_in_the_mi
         let stop = CancellationToken::new();
         let writing = tokio::spawn(writer.run(stop.clone()));
 
-        let mut load = service.bulk_load("f").unwrap();
+        let mut load = service.bulk_load("f").await.unwrap();
         let stream: Vec<String> = (0..PART_ITEMS * 7 / 2).map(|n| n.to_string()).collect();
         for item in &stream {
             if load.push(item, None).await.is_err() {

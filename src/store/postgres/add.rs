@@ -1,44 +1,45 @@
 //! Rows into the table `item`, in one statement and so in one commit and one round trip.
 //!
-//! Invariants: nothing is written when the store is held by another; no row is written for a
-//! filter that is not there when the statement commits; two statements never deadlock.
+//! Invariants: no row is written for a filter that is not there when the statement commits; every
+//! row that is written bears the transaction that wrote it last; two statements never deadlock.
 
 use sqlx::PgConnection;
 use uuid::Uuid;
 
 use super::WRITE_LIMIT;
 use super::errors::{Fault, within};
-use super::hold::{Hold, lost};
+use super::server::{TIMELINE, timeline, void};
 use super::time::PgTime;
 use crate::service::ports::{AddReceipt, FilterId, Place, StoreError};
 use crate::store::rows::{DigestedRow, filters_named};
 
 /// How it holds, under READ COMMITTED:
 ///
-/// * `fence` and `live` lock the rows that they give, and a common table expression that locks is
-///   never merged into what reads it: both have run to their locks before the first row is
-///   written, because the insert joins them.
-/// * Where another transaction has changed such a row and not yet committed, the lock waits, and
-///   then looks at the row anew: an epoch that was raised no longer matches, a filter that was
-///   deleted is gone.
-/// * From then on raising the epoch and deleting the filter wait for this commit. Both look at
-///   the items only afterwards, and so see these.
+/// * `live` locks the rows that it gives, and a common table expression that locks is never merged
+///   into what reads it: it has run to its locks before the first row is written, because the insert
+///   joins it.
+/// * Where another transaction has deleted such a row and not yet committed, the lock waits, and
+///   then finds the filter gone.
+/// * From then on deleting the filter waits for this commit. Whoever purges looks at the items only
+///   afterwards, and so sees these.
 /// * The commit reaches the disk before the answer, whatever the session's own setting is: a
 ///   pooler may have put the statement on a session that was never set up.
 /// * Rows are locked in the order of their key, and filters before rows, by every writer.
+/// * The place is the transaction's id, which other processes find in the rows as soon as they see
+///   them; the notice wakes them, and without it they look a little later.
+fn add_statement() -> String {
+    format!("{ADD}, {TIMELINE}")
+}
+
 const ADD: &str = "
-WITH fence AS MATERIALIZED (
-    SELECT holder_epoch FROM bloomgate.store WHERE holder_epoch = $1 FOR SHARE
-), live AS MATERIALIZED (
-    SELECT id FROM bloomgate.filter
-     WHERE id = ANY ($2) AND EXISTS (SELECT FROM fence)
-     ORDER BY id FOR KEY SHARE
+WITH live AS MATERIALIZED (
+    SELECT id FROM bloomgate.filter WHERE id = ANY ($1) ORDER BY id FOR KEY SHARE
 ), written AS (
     INSERT INTO bloomgate.item AS kept
            (filter_id, item, item_digest, canonical_digest, profile_version, expires_at)
     SELECT new.filter_id, new.item, new.item_digest, new.canonical_digest, new.profile_version,
            new.expires_at
-      FROM unnest($3::uuid[], $4::bytea[], $5::bytea[], $6::bytea[], $7::int[], $8::timestamptz[])
+      FROM unnest($2::uuid[], $3::bytea[], $4::bytea[], $5::bytea[], $6::int[], $7::timestamptz[])
         AS new (filter_id, item, item_digest, canonical_digest, profile_version, expires_at)
       JOIN live ON live.id = new.filter_id
      ORDER BY new.filter_id, new.item_digest
@@ -50,35 +51,33 @@ WITH fence AS MATERIALIZED (
            xid = pg_current_xact_id()
     RETURNING 1
 )
-SELECT pg_current_xact_id()::text, EXISTS (SELECT FROM fence), ARRAY(SELECT id FROM live),
-       (SELECT count(*) FROM written),
-       pg_catalog.set_config('synchronous_commit', 'on', true)";
+SELECT pg_current_xact_id()::text, ARRAY(SELECT id FROM live), (SELECT count(*) FROM written),
+       pg_catalog.set_config('synchronous_commit', 'on', true),
+       pg_catalog.pg_notify('bloomgate', '')::text";
 
-/// The place, whether the store was still held, the filters that are there, the rows written, and
-/// how the commit is made durable.
-type Answer = (String, bool, Vec<Uuid>, i64, String);
+/// The place, the filters that are there, the rows written, how the commit is made durable, the
+/// notice, and the timeline.
+type Answer = (String, Vec<Uuid>, i64, String, String, Option<String>);
 
 /// Adds `rows`, which are merged and in order.
 ///
 /// # Errors
-/// [`StoreError::HoldLost`] when another process has taken the store; else when the statement
-/// fails. In either case nothing was acknowledged.
+/// When the statement fails; nothing was acknowledged then.
 pub(super) async fn add(
     connection: &mut PgConnection,
     what: &str,
-    hold: &Hold,
     rows: &[DigestedRow<'_>],
 ) -> Result<AddReceipt, StoreError> {
     let named = filters_named(rows);
     let answer = within(
         WRITE_LIMIT,
         what,
-        statement(hold, &named, rows).fetch_one(connection),
+        statement(&named, rows).fetch_one(connection),
     );
-    let (place, is_held, live, written, _durable) = answer.await?;
-    if !is_held {
-        return Err(lost(what, "another process has taken it"));
-    }
+    let (place, live, written, _durable, _noticed, told) = answer.await?;
+    // The rows are durable and nobody can say where: the session is given up with the answer, and
+    // the next one puts the marker back.
+    let told = told.ok_or_else(|| void(what, "its marker is gone"))?;
     let deleted: Vec<_> = named
         .into_iter()
         .filter(|filter| !live.contains(&filter.0))
@@ -92,6 +91,7 @@ pub(super) async fn add(
         return Err(Fault::Failed(detail).of(what));
     }
     Ok(AddReceipt {
+        timeline: timeline(&told),
         place: place_of(&place, what)?,
         deleted,
     })
@@ -106,13 +106,11 @@ pub(super) fn place_of(xid: &str, what: &str) -> Result<Place, StoreError> {
 }
 
 fn statement<'q>(
-    hold: &Hold,
     named: &[FilterId],
     rows: &'q [DigestedRow<'q>],
 ) -> sqlx::query::QueryAs<'q, sqlx::Postgres, Answer, sqlx::postgres::PgArguments> {
     let each = |of: fn(&'q DigestedRow<'q>) -> &'q [u8]| rows.iter().map(of).collect::<Vec<_>>();
-    sqlx::query_as(ADD)
-        .bind(hold.epoch)
+    sqlx::query_as(sqlx::AssertSqlSafe(add_statement()))
         .bind(named.iter().map(|filter| filter.0).collect::<Vec<_>>())
         .bind(rows.iter().map(|row| row.filter.0).collect::<Vec<_>>())
         .bind(each(|row| row.item))

@@ -11,7 +11,7 @@ use sqlx::{Connection as _, PgConnection};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::errors::{Fault, within};
-use super::hold::refuse_unfit_server;
+use super::server::{refuse_unfit, renew_marker};
 use super::session::{self, STEP_LIMIT, Scope};
 use super::url::Target;
 use super::{SESSION_SETTINGS, WRITE_LIMIT};
@@ -66,7 +66,9 @@ impl Connections {
                 let mut connection = self.target.connect().await?;
                 session::set(&mut connection, what, SESSION_SETTINGS, Scope::Session).await?;
                 // The name may lead to another server than it did before.
-                refuse_unfit_server(&mut connection, what).await?;
+                refuse_unfit(&mut connection, what).await?;
+                // What took the marker away has ended every session, so that each new one looks.
+                renew_marker(&mut connection, what).await?;
                 connection
             }
         };

@@ -7,6 +7,7 @@ use sqlx::sqlite::SqliteConnection;
 use uuid::Uuid;
 
 use super::writer::Writer;
+use crate::service::cursor::Timeline;
 use crate::service::ports::{AddReceipt, Place};
 use crate::store::rows::{DigestedRow, filters_named, unix_us_rounded_up};
 
@@ -17,6 +18,7 @@ const ROWS_A_STATEMENT: [usize; 3] = [256, 16, 1];
 /// Adds `rows`, which are merged. None of them is kept when it fails.
 pub(super) async fn add(
     writer: &mut Writer,
+    timeline: Timeline,
     rows: &[DigestedRow<'_>],
 ) -> Result<AddReceipt, sqlx::Error> {
     let transaction = writer.begin().await?;
@@ -45,6 +47,7 @@ pub(super) async fn add(
     }
     writer.commit().await?;
     Ok(AddReceipt {
+        timeline,
         place: Place(commit.cast_unsigned()),
         deleted: filters_named(rows)
             .into_iter()

@@ -1,7 +1,7 @@
 //! The tables `filter` and `deleted_filter`.
 
 use sqlx::Row as _;
-use sqlx::sqlite::SqliteRow;
+use sqlx::sqlite::{SqliteConnection, SqliteRow};
 use uuid::Uuid;
 
 use super::writer::Writer;
@@ -14,7 +14,6 @@ const PURGE_ROWS: i64 = 5_000;
 
 /// A row of the table `filter`.
 pub(super) fn record(row: &SqliteRow) -> Result<FilterRecord, sqlx::Error> {
-    let sources: String = row.try_get("sources")?;
     Ok(FilterRecord {
         id: row.try_get("id")?,
         name: row.try_get("name")?,
@@ -27,34 +26,53 @@ pub(super) fn record(row: &SqliteRow) -> Result<FilterRecord, sqlx::Error> {
         },
         capacity: row.try_get("capacity")?,
         false_positive_rate: row.try_get("false_positive_rate")?,
-        sources: serde_json::from_str(&sources)
-            .map_err(|error| sqlx::Error::Decode(error.into()))?,
+        sources: texts(row.try_get("sources")?)?,
+        source_digests: texts(row.try_get("source_digests")?)?,
         declared_by: row.try_get("declared_by")?,
+        forgotten: row.try_get("forgotten")?,
     })
 }
 
-/// Writes a declaration and gives the id of its filter.
+fn texts(json: &str) -> Result<Vec<String>, sqlx::Error> {
+    serde_json::from_str(json).map_err(|error| sqlx::Error::Decode(error.into()))
+}
+
+fn json(texts: &[String]) -> Result<String, sqlx::Error> {
+    serde_json::to_string(texts).map_err(|error| sqlx::Error::Encode(error.into()))
+}
+
+/// Writes a declaration, and gives the id of its filter and how many of its rows were forgotten.
+/// None when a PUT finds the filter declared otherwise: it changes nothing then.
 pub(super) async fn declare(
     writer: &mut Writer,
     record: FilterRecord,
-) -> Result<Uuid, sqlx::Error> {
-    let sources = serde_json::to_string(&record.sources)
-        .map_err(|error| sqlx::Error::Decode(error.into()))?;
+) -> Result<Option<(Uuid, i64)>, sqlx::Error> {
+    let form = record.canonical_form();
     // A transaction of its own would be committed only as the statement is dropped, where nobody
     // hears whether that went well.
     let transaction = writer.begin().await?;
-    let id = sqlx::query_scalar(
-        "INSERT INTO filter
+    let declared: Option<(Uuid, i64)> = sqlx::query_as(
+        "INSERT INTO filter AS there
                 (id, name, profile, profile_version, gmail_dots, googlemail, plus_tags,
-                 capacity, false_positive_rate, sources, declared_by)
-         VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+                 capacity, false_positive_rate, sources, source_digests, declared_by,
+                 canonical_forms)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, json_array(?13))
          ON CONFLICT (name) DO UPDATE
             SET profile = excluded.profile, profile_version = excluded.profile_version,
                 gmail_dots = excluded.gmail_dots, googlemail = excluded.googlemail,
                 plus_tags = excluded.plus_tags, capacity = excluded.capacity,
                 false_positive_rate = excluded.false_positive_rate, sources = excluded.sources,
-                declared_by = excluded.declared_by
-         RETURNING id",
+                source_digests = excluded.source_digests, declared_by = excluded.declared_by,
+                canonical_forms = CASE
+                    WHEN ?13 IN (SELECT value FROM json_each(there.canonical_forms))
+                    THEN there.canonical_forms
+                    ELSE json_insert(there.canonical_forms, '$[#]', ?13) END
+          WHERE excluded.declared_by = 'config'
+             OR (there.profile, there.gmail_dots, there.googlemail, there.plus_tags,
+                 there.capacity, there.false_positive_rate, there.sources)
+              = (excluded.profile, excluded.gmail_dots, excluded.googlemail, excluded.plus_tags,
+                 excluded.capacity, excluded.false_positive_rate, excluded.sources)
+         RETURNING id, forgotten",
     )
     .bind(record.id)
     .bind(record.name)
@@ -65,12 +83,23 @@ pub(super) async fn declare(
     .bind(record.options.plus_tags)
     .bind(record.capacity)
     .bind(record.false_positive_rate)
-    .bind(sources)
+    .bind(json(&record.sources)?)
+    .bind(json(&record.source_digests)?)
     .bind(record.declared_by)
-    .fetch_one(&mut *transaction)
+    .bind(form)
+    .fetch_optional(&mut *transaction)
     .await?;
+    notice(transaction).await?;
     writer.commit().await?;
-    Ok(id)
+    Ok(declared)
+}
+
+/// Lets those who follow look at the filters anew.
+async fn notice(transaction: &mut SqliteConnection) -> Result<(), sqlx::Error> {
+    sqlx::query("UPDATE store SET declarations = declarations + 1")
+        .execute(transaction)
+        .await?;
+    Ok(())
 }
 
 /// Deletes a filter; false when it was not there. Its rows are left to [`purge`].
@@ -86,6 +115,7 @@ pub(super) async fn delete(writer: &mut Writer, filter: FilterId) -> Result<bool
             .bind(filter.0)
             .execute(&mut *transaction)
             .await?;
+        notice(transaction).await?;
     }
     writer.commit().await?;
     Ok(was_there)

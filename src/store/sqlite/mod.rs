@@ -9,6 +9,7 @@
 
 mod add;
 mod filters;
+mod follow;
 mod writer;
 
 use std::os::unix::fs::MetadataExt as _;
@@ -21,15 +22,17 @@ use jiff::Timestamp;
 use sqlx::migrate::MigrateError;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqliteSynchronous};
 use sqlx::{ConnectOptions as _, Connection as _, Row as _};
-use tokio::sync::{MappedMutexGuard, Mutex, MutexGuard};
+use tokio::sync::{MappedMutexGuard, Mutex, MutexGuard, Notify};
 use uuid::Uuid;
 
 use self::writer::Writer;
 use super::record::{FilterRecord, migration_refusal};
 use super::rows::digested;
+use crate::service::cursor::{Cursor, Timeline};
 use crate::service::declaration::{Declaration, DeclaredBy, FilterName};
 use crate::service::ports::{
-    AddReceipt, FilterId, NewRow, Place, RowSink, Store, StoreError, StoreIdentity, StoredFilter,
+    AddReceipt, ChangeSink, FilterId, NewRow, Polled, Replica, RowSink, Store, StoreError,
+    StoreIdentity, StoredFilter,
 };
 
 /// The name of the file within the data directory.
@@ -50,11 +53,17 @@ pub struct SqliteStore {
     path: PathBuf,
     what: String,
     open: Mutex<Option<Open>>,
+    /// Told after each commit of ours.
+    written: Notify,
 }
 
 /// What stands between open and close.
 struct Open {
     writer: Writer,
+    /// The store's identity: places count within the store for good.
+    timeline: Timeline,
+    /// Of this opening.
+    segment: u64,
     /// Device and inode: the file that the writer has, wherever its name points to later.
     file: (u64, u64),
     /// Changes with every commit of another connection, and no connection of ours but the writer
@@ -72,6 +81,7 @@ impl SqliteStore {
             what: format!("the SQLite store {}", path.display()),
             path,
             open: Mutex::new(None),
+            written: Notify::new(),
         }
     }
 
@@ -97,15 +107,19 @@ impl SqliteStore {
 
     /// The writer, for one statement or transaction.
     async fn writer(&self) -> Result<MappedMutexGuard<'_, Writer>, StoreError> {
-        let open = self.open.lock().await;
-        let writer = MutexGuard::try_map(open, |open| open.as_mut().map(|open| &mut open.writer));
-        let mut writer = writer.map_err(|_closed| self.lost("it is not open"))?;
+        let open = self.opened().await?;
+        let mut writer = MappedMutexGuard::map(open, |open| &mut open.writer);
         writer.roll_back().await;
         Ok(writer)
     }
 
-    fn lost(&self, detail: &str) -> StoreError {
-        StoreError::HoldLost {
+    async fn opened(&self) -> Result<MappedMutexGuard<'_, Open>, StoreError> {
+        let open = self.open.lock().await;
+        MutexGuard::try_map(open, Option::as_mut).map_err(|_closed| self.void("it is not open"))
+    }
+
+    fn void(&self, detail: &str) -> StoreError {
+        StoreError::CursorVoid {
             what: self.what.clone(),
             detail: detail.to_owned(),
         }
@@ -176,11 +190,11 @@ impl SqliteStore {
     async fn own_file(&self) -> Result<(), StoreError> {
         let now = self.file().await?;
         let open = self.open.lock().await;
-        let open = open.as_ref().ok_or_else(|| self.lost("it is not open"))?;
+        let open = open.as_ref().ok_or_else(|| self.void("it is not open"))?;
         if open.file == now {
             Ok(())
         } else {
-            Err(self.lost("another file has taken the place of its own"))
+            Err(self.void("another file has taken the place of its own"))
         }
     }
 
@@ -188,7 +202,7 @@ impl SqliteStore {
         let metadata = tokio::fs::metadata(&self.path).await;
         metadata
             .map(|metadata| (metadata.dev(), metadata.ino()))
-            .map_err(|error| self.lost(&format!("its file is not there: {error}")))
+            .map_err(|error| self.void(&format!("its file is not there: {error}")))
     }
 }
 
@@ -204,9 +218,15 @@ impl Store for SqliteStore {
             .await
             .map_err(|error| self.error(&error))?;
         let file = self.file().await?;
+        let segment = Uuid::new_v4().as_u64_pair().0;
+        follow::record_opening(&mut writer, segment)
+            .await
+            .map_err(|error| self.error(&error))?;
         let data_version = self.data_version(&mut writer).await?;
         *self.open.lock().await = Some(Open {
             writer: Writer::new(writer),
+            timeline: Timeline(*identity.as_bytes()),
+            segment,
             file,
             data_version,
         });
@@ -231,18 +251,20 @@ impl Store for SqliteStore {
         name: &FilterName,
         declaration: &Declaration,
         declared_by: DeclaredBy,
-    ) -> Result<StoredFilter, StoreError> {
+    ) -> Result<Option<StoredFilter>, StoreError> {
         let record = FilterRecord::new(Uuid::new_v4(), name, declaration, declared_by);
         let mut writer = self.writer().await?;
-        let id = filters::declare(&mut writer, record)
+        let declared = filters::declare(&mut writer, record)
             .await
             .map_err(|error| self.error(&error))?;
-        Ok(StoredFilter {
+        Ok(declared.map(|(id, forgotten)| StoredFilter {
             id: FilterId(id),
             name: name.clone(),
             declaration: declaration.clone(),
+            profile_version: declaration.profile.version(),
             declared_by,
-        })
+            forgotten: forgotten.cast_unsigned(),
+        }))
     }
 
     async fn delete(&self, filter: FilterId) -> Result<bool, StoreError> {
@@ -261,18 +283,41 @@ impl Store for SqliteStore {
 
     async fn add(&self, rows: &[NewRow]) -> Result<AddReceipt, StoreError> {
         let rows = digested(rows);
-        let mut writer = self.writer().await?;
-        add::add(&mut writer, &rows)
+        let mut open = self.opened().await?;
+        let timeline = open.timeline;
+        open.writer.roll_back().await;
+        let receipt = add::add(&mut open.writer, timeline, &rows)
             .await
-            .map_err(|error| self.error(&error))
+            .map_err(|error| self.error(&error))?;
+        self.written.notify_one();
+        Ok(receipt)
     }
 
-    async fn load(&self, filter: FilterId, sink: &mut dyn RowSink) -> Result<Place, StoreError> {
+    async fn load(
+        &self,
+        filter: FilterId,
+        since: Option<&Cursor>,
+        sink: &mut dyn RowSink,
+    ) -> Result<Cursor, StoreError> {
+        let (timeline, segment) = {
+            let mut open = self.opened().await?;
+            open.writer.roll_back().await;
+            if let Some(since) = since {
+                let holds = follow::holds(open.writer.connection(), since)
+                    .await
+                    .map_err(|error| self.error(&error))?;
+                if since.timeline != open.timeline || !holds {
+                    return Err(self.void("it was put back to an earlier state, or is another one"));
+                }
+            }
+            (open.timeline, open.segment)
+        };
         let options = self.options().pragma("query_only", "1");
         // The reader opens the file by its name, and what stands there may be another one.
         self.own_file().await?;
         let mut reader = self.connect(&options).await?;
-        let (place, expected, found) = load(&mut reader, filter, sink)
+        let first = since.map_or(0, |since| since.next.0.cast_signed());
+        let (last_commit, expected, found) = load(&mut reader, filter, first, sink)
             .await
             .map_err(|error| self.error(&error))?;
         self.own_file().await?;
@@ -284,19 +329,41 @@ impl Store for SqliteStore {
                 found,
             });
         }
-        Ok(place)
+        Ok(follow::cursor_at(timeline, segment, last_commit))
     }
 
-    async fn poll(&self) -> Result<(), StoreError> {
+    async fn poll(
+        &self,
+        after: Option<&Cursor>,
+        sink: &mut dyn ChangeSink,
+    ) -> Result<Polled, StoreError> {
         self.own_file().await?;
-        let mut open = self.open.lock().await;
-        let open = open.as_mut().ok_or_else(|| self.lost("it is not open"))?;
+        let mut open = self.opened().await?;
         open.writer.roll_back().await;
         // The lock on the data directory keeps others out, unless its file was removed or the file
         // system knows no locks.
         if self.data_version(open.writer.connection()).await? != open.data_version {
-            return Err(self.lost("another process has written to it"));
+            return Err(self.void("another process has written to it"));
         }
+        if after.is_some_and(|after| after.segment != open.segment) {
+            return Err(self.void("it was opened anew since"));
+        }
+        let (timeline, segment) = (open.timeline, open.segment);
+        follow::poll(open.writer.connection(), timeline, segment, after, sink)
+            .await
+            .map_err(|error| self.error(&error))
+    }
+
+    async fn hint(&self) {
+        self.written.notified().await;
+    }
+
+    /// The lock on the data directory leaves room for none.
+    async fn replicas(&self) -> Result<Vec<Replica>, StoreError> {
+        Ok(Vec::new())
+    }
+
+    async fn forget_replica(&self, _replica: Uuid) -> Result<(), StoreError> {
         Ok(())
     }
 
@@ -309,26 +376,38 @@ impl Store for SqliteStore {
     }
 }
 
-/// Gives the place of the cut, the rows that it counts and the rows that came.
+/// Streams the rows of a filter from commit `first` on. Gives the last commit of the cut, the rows
+/// that it holds and the rows that came.
 async fn load(
     reader: &mut SqliteConnection,
     filter: FilterId,
+    first: i64,
     sink: &mut dyn RowSink,
-) -> Result<(Place, u64, u64), sqlx::Error> {
+) -> Result<(i64, u64, u64), sqlx::Error> {
+    // Of many rows the index of commits leads to few, and of all of them the filter's own order is
+    // the fast one.
+    let which = if first > 0 {
+        "filter_id = ?1 AND commit_number >= ?2"
+    } else {
+        "filter_id = ?1 AND +commit_number >= ?2"
+    };
     // The first statement takes the cut, the others see the same.
     let mut transaction = reader.begin().await?;
-    let (place, expected): (i64, i64) = sqlx::query_as(
-        "SELECT last_commit, (SELECT count(*) FROM item WHERE filter_id = ?) FROM store",
-    )
-    .bind(filter.0)
-    .fetch_one(&mut *transaction)
-    .await?;
+    let question =
+        format!("SELECT last_commit, (SELECT count(*) FROM item WHERE {which}) FROM store");
+    let (last_commit, expected): (i64, i64) = sqlx::query_as(sqlx::AssertSqlSafe(question))
+        .bind(filter.0)
+        .bind(first)
+        .fetch_one(&mut *transaction)
+        .await?;
     let expected = expected.cast_unsigned();
     // The database's clock is this machine's.
     sink.begin(expected, Timestamp::now());
     let mut found = 0;
-    let mut rows = sqlx::query("SELECT item, expires_at FROM item WHERE filter_id = ?")
+    let question = format!("SELECT item, expires_at FROM item WHERE {which}");
+    let mut rows = sqlx::query(sqlx::AssertSqlSafe(question))
         .bind(filter.0)
+        .bind(first)
         .fetch(&mut *transaction);
     while let Some(row) = rows.try_next().await? {
         let expires_us: Option<i64> = row.try_get(1)?;
@@ -337,7 +416,7 @@ async fn load(
         sink.row(Some(row.try_get(0)?), expires_at);
         found += 1;
     }
-    Ok((Place(place.cast_unsigned()), expected, found))
+    Ok((last_commit, expected, found))
 }
 
 #[cfg(test)]

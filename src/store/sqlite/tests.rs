@@ -15,6 +15,13 @@ impl RowSink for Rows {
     }
 }
 
+/// Takes changes that nobody looks at.
+struct NoChanges;
+
+impl ChangeSink for NoChanges {
+    fn change(&mut self, _filter: FilterId, _item: &[u8]) {}
+}
+
 fn rows(filter: FilterId, items: std::ops::Range<u32>) -> Vec<NewRow> {
     items
         .map(|item| NewRow {
@@ -38,7 +45,7 @@ async fn limit_pages(store: &SqliteStore, pages: &'static str) {
 
 async fn rows_loaded(store: &SqliteStore, filter: FilterId) -> u64 {
     let mut rows = Rows::default();
-    store.load(filter, &mut rows).await.unwrap();
+    store.load(filter, None, &mut rows).await.unwrap();
     rows.0
 }
 
@@ -50,7 +57,7 @@ async fn a_full_disk_fails_the_add_and_loses_nothing_before_it() {
     let declaration = Declaration::new(Profile::Text, 1_000, 0.01).unwrap();
     let name = FilterName::parse("f").unwrap();
     let declared = store.declare(&name, &declaration, DeclaredBy::Api).await;
-    let filter = declared.unwrap().id;
+    let filter = declared.unwrap().unwrap().id;
     let before = store.add(&rows(filter, 0..1)).await.unwrap();
 
     limit_pages(&store, "PRAGMA max_page_count = 40").await;
@@ -74,7 +81,7 @@ async fn an_add_that_is_given_up_half_way_is_whole_or_not_there_and_holds_up_no_
     let declaration = Declaration::new(Profile::Text, 1_000, 0.01).unwrap();
     let name = FilterName::parse("f").unwrap();
     let declared = store.declare(&name, &declaration, DeclaredBy::Api).await;
-    let filter = declared.unwrap().id;
+    let filter = declared.unwrap().unwrap().id;
     let many = rows(filter, 1..5_001);
     for patience_us in [0, 300, 3_000, 10_000, 30_000] {
         let patience = Duration::from_micros(patience_us);
@@ -83,6 +90,6 @@ async fn an_add_that_is_given_up_half_way_is_whole_or_not_there_and_holds_up_no_
         assert!(there == 0 || there == 5_000 || there == 5_001, "{there}");
     }
     store.add(&rows(filter, 0..1)).await.unwrap();
-    store.poll().await.unwrap();
+    store.poll(None, &mut NoChanges).await.unwrap();
     assert!(matches!(rows_loaded(&store, filter).await, 1 | 5_001));
 }

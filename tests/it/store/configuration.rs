@@ -2,7 +2,7 @@
 
 use bloomgate::service::ports::{Store, StoreError};
 
-use super::rows::{declared, loaded, open_postgres, postgres_at, row};
+use super::rows::{declared, loaded, open_postgres, polled, postgres_at, row};
 use crate::support::{Database, tls_folder};
 
 async fn open_error(url: &str) -> StoreError {
@@ -80,7 +80,7 @@ async fn a_certificate_is_checked_against_the_authority_that_is_named() {
         )
     };
     let right = open_postgres(&url("localhost", "verify-full", "ca.pem")).await;
-    right.poll().await.unwrap();
+    polled(&right).await.unwrap();
     right.close().await;
     for (host, mode, authority, part) in [
         ("localhost", "verify-full", "other-ca.pem", "TLS failed"),

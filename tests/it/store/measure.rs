@@ -50,7 +50,7 @@ async fn measure_adds(name: &str, store: &dyn Store) {
     for _ in 0..3 {
         let start = Instant::now();
         let mut rows = Rows::default();
-        store.load(filter, &mut rows).await.unwrap();
+        store.load(filter, None, &mut rows).await.unwrap();
         eprintln!("{name}: load of {} rows: {:?}", rows.0, start.elapsed());
     }
 }

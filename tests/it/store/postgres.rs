@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bloomgate::filter::profile::{EmailOptions, Profile};
-use bloomgate::service::declaration::{Declaration, DeclaredBy};
+use bloomgate::service::declaration::{Declaration, DeclaredBy, DeclaredSource};
 use bloomgate::service::ports::{Store, StoreError};
 
 use super::rows::{
     Rows, a_declaration, bytes_row, declared, expiring, filter_name, loaded, moment, open_postgres,
-    purge_all, row,
+    polled, purge_all, row,
 };
 use crate::support::{Database, eventually};
 
@@ -97,10 +97,13 @@ async fn every_add_stamps_its_rows_anew_and_a_load_reaches_past_it() {
         second.place.0.to_string()
     );
     let mut rows = Rows::default();
-    let reached = store.load(filter, &mut rows).await.unwrap();
-    assert!(reached >= second.place);
+    let cut = store.load(filter, None, &mut rows).await.unwrap();
+    assert!(cut.reaches(second.timeline, second.place));
     let third = store.add(&[row(filter, "b")]).await.unwrap();
-    assert!(third.place > reached, "a later add must lie behind the cut");
+    assert!(
+        !cut.reaches(third.timeline, third.place),
+        "a later add must lie behind the cut"
+    );
 }
 
 #[tokio::test]
@@ -134,18 +137,27 @@ async fn a_declaration_comes_back_as_it_was_made_and_keeps_its_identity() {
         0.001,
     )
     .unwrap();
-    emails.sources = vec!["accounts".to_owned(), "legacy \"users\"".to_owned()];
+    emails.sources = ["accounts", "legacy \"users\""]
+        .map(|name| DeclaredSource {
+            name: name.to_owned(),
+            query_digest: [7; 32],
+        })
+        .into();
     let name = filter_name("registered-email");
     let made = store
         .declare(&name, &emails, DeclaredBy::Config)
         .await
+        .unwrap()
         .unwrap();
     assert_eq!(store.filters().await.unwrap(), std::slice::from_ref(&made));
 
-    let again = store
-        .declare(&name, &a_declaration(), DeclaredBy::Api)
-        .await
-        .unwrap();
+    let other = a_declaration();
+    let by_put = store.declare(&name, &other, DeclaredBy::Api).await.unwrap();
+    assert_eq!(by_put, None, "a PUT replaces nothing");
+    assert_eq!(store.filters().await.unwrap(), std::slice::from_ref(&made));
+
+    let again = store.declare(&name, &other, DeclaredBy::Config).await;
+    let again = again.unwrap().unwrap();
     assert_eq!(again.id, made.id);
     assert_eq!(store.filters().await.unwrap(), [again]);
 
@@ -249,15 +261,15 @@ async fn what_was_acknowledged_is_there_after_a_server_was_started_anew() {
     cluster.kill_9().await;
     let error = store.add(&[row(filter, "lost")]).await.unwrap_err();
     assert!(matches!(error, StoreError::Unreachable { .. }), "{error}");
-    let error = store.poll().await.unwrap_err();
-    assert!(matches!(error, StoreError::HoldLost { .. }), "{error}");
+    let error = polled(&store).await.unwrap_err();
+    assert!(matches!(error, StoreError::Unreachable { .. }), "{error}");
     let error = store.open().await.unwrap_err();
     assert!(matches!(error, StoreError::Unreachable { .. }), "{error}");
     cluster.start_again().await;
     store.open().await.unwrap();
     assert_eq!(loaded(&store, filter).await.items(), ["a"]);
     store.add(&[row(filter, "b")]).await.unwrap();
-    store.poll().await.unwrap();
+    polled(&store).await.unwrap();
 }
 
 /// Rows that point to no filter.

@@ -4,8 +4,11 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bloomgate::filter::profile::Profile;
+use bloomgate::service::cursor::Cursor;
 use bloomgate::service::declaration::{Declaration, DeclaredBy, FilterName};
-use bloomgate::service::ports::{FilterId, NewRow, RowSink, Store, StoredFilter};
+use bloomgate::service::ports::{
+    ChangeSink, FilterId, NewRow, Polled, RowSink, Store, StoreError, StoredFilter,
+};
 use bloomgate::store::{PostgresStore, PostgresStoreOptions};
 use jiff::Timestamp;
 use uuid::Uuid;
@@ -94,11 +97,42 @@ pub(super) async fn declared(store: &dyn Store, name: &str) -> StoredFilter {
         .declare(&filter_name(name), &a_declaration(), DeclaredBy::Api)
         .await
         .unwrap()
+        .unwrap()
+}
+
+/// What a poll brings.
+#[derive(Debug, Default)]
+pub(super) struct Changes(pub(super) Vec<(FilterId, Vec<u8>)>);
+
+impl ChangeSink for Changes {
+    fn change(&mut self, filter: FilterId, item: &[u8]) {
+        self.0.push((filter, item.to_vec()));
+    }
+}
+
+/// Polls without a look at what it brings.
+pub(super) async fn polled(store: &dyn Store) -> Result<Polled, StoreError> {
+    store.poll(None, &mut Changes::default()).await
+}
+
+/// The items that were written since a cursor, in order, and the cursor of the moment.
+pub(super) async fn followed(
+    store: &dyn Store,
+    after: &Cursor,
+) -> Result<(Vec<String>, Cursor), StoreError> {
+    let mut changes = Changes::default();
+    let polled = store.poll(Some(after), &mut changes).await?;
+    let items = changes.0.into_iter();
+    let mut items: Vec<_> = items
+        .map(|(_, item)| String::from_utf8(item).unwrap())
+        .collect();
+    items.sort();
+    Ok((items, polled.cursor))
 }
 
 pub(super) async fn loaded(store: &dyn Store, filter: FilterId) -> Rows {
     let mut rows = Rows::default();
-    store.load(filter, &mut rows).await.unwrap();
+    store.load(filter, None, &mut rows).await.unwrap();
     assert_eq!(rows.expected, rows.found.len() as u64);
     rows
 }
@@ -120,7 +154,7 @@ pub(super) fn postgres_options(url: &str) -> PostgresStoreOptions {
     }
 }
 
-/// A store that this process holds.
+/// A store that is open.
 pub(super) async fn open_postgres(url: &str) -> PostgresStore {
     let store = postgres_at(url);
     store.open().await.unwrap();

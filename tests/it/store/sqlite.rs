@@ -3,14 +3,14 @@
 use std::path::Path;
 
 use bloomgate::filter::profile::{EmailOptions, Profile};
-use bloomgate::service::declaration::{Declaration, DeclaredBy};
+use bloomgate::service::declaration::{Declaration, DeclaredBy, DeclaredSource};
 use bloomgate::service::ports::{Store, StoreError};
 use bloomgate::store::SqliteStore;
 use sqlx::{Connection as _, SqliteConnection};
 
 use super::rows::{
-    a_declaration, bytes_row, declared, expiring, filter_name, loaded, moment, purge_all, row,
-    unknown_filter,
+    a_declaration, bytes_row, declared, expiring, filter_name, loaded, moment, polled, purge_all,
+    row, unknown_filter,
 };
 
 async fn open(folder: &Path) -> SqliteStore {
@@ -98,10 +98,11 @@ async fn a_place_is_never_given_twice() {
     store.close().await;
     store.open().await.unwrap();
     let filter = declared(&store, "f").await.id;
-    let second = store.add(&[row(filter, "a")]).await.unwrap().place;
-    assert!(second > first);
+    let second = store.add(&[row(filter, "a")]).await.unwrap();
+    assert!(second.place > first);
     let mut rows = super::rows::Rows::default();
-    assert_eq!(store.load(filter, &mut rows).await.unwrap(), second);
+    let cut = store.load(filter, None, &mut rows).await.unwrap();
+    assert!(cut.reaches(second.timeline, second.place));
 }
 
 #[tokio::test]
@@ -136,17 +137,24 @@ async fn a_declaration_comes_back_as_it_was_made_and_keeps_its_identity() {
         0.001,
     )
     .unwrap();
-    emails.sources = vec!["accounts".to_owned(), "legacy \"users\"".to_owned()];
+    emails.sources = ["accounts", "legacy \"users\""]
+        .map(|name| DeclaredSource {
+            name: name.to_owned(),
+            query_digest: [7; 32],
+        })
+        .into();
     let name = filter_name("registered-email");
-    let made = store
-        .declare(&name, &emails, DeclaredBy::Config)
-        .await
-        .unwrap();
+    let made = store.declare(&name, &emails, DeclaredBy::Config).await;
+    let made = made.unwrap().unwrap();
     assert_eq!(store.filters().await.unwrap(), std::slice::from_ref(&made));
-    let again = store
-        .declare(&name, &a_declaration(), DeclaredBy::Api)
-        .await
-        .unwrap();
+
+    let other = a_declaration();
+    let by_put = store.declare(&name, &other, DeclaredBy::Api).await.unwrap();
+    assert_eq!(by_put, None, "a PUT replaces nothing");
+    assert_eq!(store.filters().await.unwrap(), std::slice::from_ref(&made));
+
+    let again = store.declare(&name, &other, DeclaredBy::Config).await;
+    let again = again.unwrap().unwrap();
     assert_eq!(again.id, made.id);
     assert_eq!(store.filters().await.unwrap(), [again]);
 }
@@ -218,17 +226,17 @@ async fn a_folder_that_is_not_there_and_a_file_that_is_no_database_are_refused()
 }
 
 #[tokio::test]
-async fn a_file_that_was_taken_away_is_a_lost_hold() {
+async fn a_file_that_was_taken_away_voids_the_cursor() {
     let folder = tempfile::tempdir().unwrap();
     let store = open(folder.path()).await;
-    store.poll().await.unwrap();
+    polled(&store).await.unwrap();
     let path = folder.path().join("bloomgate.sqlite");
     std::fs::rename(&path, folder.path().join("elsewhere")).unwrap();
-    let error = store.poll().await.unwrap_err();
-    assert!(matches!(error, StoreError::HoldLost { .. }), "{error}");
+    let error = polled(&store).await.unwrap_err();
+    assert!(matches!(error, StoreError::CursorVoid { .. }), "{error}");
     std::fs::write(&path, "").unwrap();
-    let error = store.poll().await.unwrap_err();
-    assert!(matches!(error, StoreError::HoldLost { .. }), "{error}");
+    let error = polled(&store).await.unwrap_err();
+    assert!(matches!(error, StoreError::CursorVoid { .. }), "{error}");
 }
 
 #[tokio::test]
@@ -238,12 +246,12 @@ async fn what_another_process_writes_in_spite_of_the_lock_is_noticed() {
     let filter = declared(&store, "f").await;
     store.add(&[row(filter.id, "a")]).await.unwrap();
     loaded(&store, filter.id).await;
-    store.poll().await.unwrap();
+    polled(&store).await.unwrap();
     let other = open(folder.path()).await;
     other.add(&[row(filter.id, "b")]).await.unwrap();
-    let error = store.poll().await.unwrap_err();
-    assert!(matches!(error, StoreError::HoldLost { .. }), "{error}");
+    let error = polled(&store).await.unwrap_err();
+    assert!(matches!(error, StoreError::CursorVoid { .. }), "{error}");
     store.open().await.unwrap();
-    store.poll().await.unwrap();
+    polled(&store).await.unwrap();
     assert_eq!(loaded(&store, filter.id).await.items(), ["a", "b"]);
 }

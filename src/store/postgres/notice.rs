@@ -1,0 +1,74 @@
+//! Notices: a connection that listens for the adds of other processes.
+//!
+//! Invariant: a notice is a hint. Whatever becomes of this connection, polls go on at their interval;
+//! behind a pooler that gives sessions away between transactions no notice ever arrives.
+
+use std::time::Duration;
+
+use sqlx::postgres::{PgConnectOptions, PgListener, PgPool, PgPoolOptions};
+use tokio::sync::Mutex;
+
+/// What adds notify.
+const CHANNEL: &str = "bloomgate";
+
+/// Time to connect and to begin listening.
+const LISTEN_LIMIT: Duration = Duration::from_secs(10);
+
+/// How long to leave a server alone that does not let us listen.
+const RETRY_INTERVAL: Duration = Duration::from_secs(5);
+
+/// The connection that listens. Connects to nothing before [`Notices::next`].
+pub(super) struct Notices {
+    pool: PgPool,
+    listener: Mutex<Option<PgListener>>,
+}
+
+impl Notices {
+    /// Notices of the server that these options lead to.
+    pub(super) fn new(options: &PgConnectOptions) -> Self {
+        let pool = PgPoolOptions::new()
+            .max_connections(1)
+            .acquire_timeout(LISTEN_LIMIT)
+            // The connection lies idle for as long as nothing is added.
+            .idle_timeout(None)
+            .max_lifetime(None)
+            .connect_lazy_with(options.clone());
+        Self {
+            pool,
+            listener: Mutex::new(None),
+        }
+    }
+
+    /// Waits for a notice, or until the connection was lost: then something may have been missed.
+    /// Notices that came together count as one.
+    pub(super) async fn next(&self) {
+        let mut place = self.listener.lock().await;
+        if place.is_none() {
+            match tokio::time::timeout(LISTEN_LIMIT, self.listen()).await {
+                Ok(Ok(listener)) => *place = Some(listener),
+                // The poll says what is wrong with the server.
+                Ok(Err(_)) | Err(_) => tokio::time::sleep(RETRY_INTERVAL).await,
+            }
+            // What came before it listened was not noticed.
+            return;
+        }
+        let Some(listener) = place.as_mut() else {
+            return;
+        };
+        match listener.try_recv().await {
+            Ok(Some(_)) => while listener.next_buffered().is_some() {},
+            // It has lost its connection and takes another by itself.
+            Ok(None) => {}
+            Err(_) => {
+                *place = None;
+                tokio::time::sleep(RETRY_INTERVAL).await;
+            }
+        }
+    }
+
+    async fn listen(&self) -> Result<PgListener, sqlx::Error> {
+        let mut listener = PgListener::connect_with(&self.pool).await?;
+        listener.listen(CHANNEL).await?;
+        Ok(listener)
+    }
+}
