@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bitvec::boxed::BitBox;
 use bitvec::order::Lsb0;
-use zerocopy::FromZeros as _;
+use zerocopy::{FromZeros as _, IntoBytes as _};
 
 use super::sizing::{self, WORD_BITS};
 
@@ -30,6 +30,10 @@ pub struct AllocationError {
     /// The memory asked for, in bytes.
     pub bytes: u64,
 }
+
+/// Words that are copied in or out at a time: 256 KiB, so that whoever looks at them next finds
+/// them in the second cache.
+const CHUNK_WORDS: usize = 1 << 15;
 
 /// Bits that any number of threads set and read at once.
 pub(super) struct SharedBits(BitBox<AtomicU64, Lsb0>);
@@ -54,6 +58,50 @@ impl SharedBits {
         BitBox::try_from_boxed_slice(words)
             .map(Self)
             .map_err(|_| refused())
+    }
+
+    /// Room for `bit_count` bits, which `fill` fills a part at a time, in order: little-endian
+    /// words as [`read_out`](Self::read_out) gives them. The parts are the memory itself: what
+    /// `fill` writes there is copied nowhere else.
+    ///
+    /// # Errors
+    /// When the system refuses the memory, and what `fill` fails with.
+    pub(super) fn filled<E: From<AllocationError>>(
+        bit_count: u64,
+        mut fill: impl FnMut(&mut [u8]) -> Result<(), E>,
+    ) -> Result<Self, E> {
+        let mut bits = Self::zeroed(bit_count)?;
+        for words in bits.0.as_raw_mut_slice().chunks_mut(CHUNK_WORDS) {
+            fill(words.as_mut_bytes())?;
+            for word in words {
+                let word = word.get_mut();
+                *word = u64::from_le(*word);
+            }
+        }
+        Ok(bits)
+    }
+
+    /// Hands out all words a part at a time, in order, as the little-endian bytes of 64-bit words:
+    /// bit number `i` is bit `i % 8`, counted from the lowest, of byte `i / 8`. What is set
+    /// meanwhile may or may not be among them; what was set before is.
+    ///
+    /// # Errors
+    /// What `take` fails with.
+    pub(super) fn read_out<E>(
+        &self,
+        mut take: impl FnMut(&[u8]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let mut part = Vec::with_capacity(CHUNK_WORDS);
+        for words in self.0.as_raw_slice().chunks(CHUNK_WORDS) {
+            part.clear();
+            part.extend(
+                words
+                    .iter()
+                    .map(|word| word.load(Ordering::Relaxed).to_le()),
+            );
+            take(part.as_bytes())?;
+        }
+        Ok(())
     }
 
     /// Whether the bit at `position` is set. Panics when it is past the end.
@@ -85,6 +133,22 @@ impl SharedBits {
     }
 }
 
+/// Counts the set bits of whole words, as [`SharedBits::read_out`] gives them.
+pub(super) fn count_ones(words: &[u8]) -> u64 {
+    let (words, _) = words.as_chunks::<8>();
+    words
+        .iter()
+        .map(|word| u64::from(u64::from_le_bytes(*word).count_ones()))
+        .sum()
+}
+
+/// Whether the last of the words of `bit_count` bits has ones past the last bit. No position ever
+/// leads there.
+pub(super) fn has_stray_ones(bit_count: u64, last_word: [u8; 8]) -> bool {
+    let used_bits = bit_count % WORD_BITS;
+    used_bits != 0 && u64::from_le_bytes(last_word) >> used_bits != 0
+}
+
 impl fmt::Debug for SharedBits {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         // The bits are many, and a guess at the items.
@@ -108,6 +172,47 @@ mod tests {
         assert_eq!(bits.recount(), 4);
         // The order in which bitvec numbers the bits is ours.
         assert!(bits.0.iter_ones().eq([0, 63, 64, 129]));
+    }
+
+    #[test]
+    fn what_is_read_out_fills_other_bits_with_the_same() {
+        for bit_count in [2, 64, 130, 3 * 64 * CHUNK_WORDS as u64 + 65] {
+            let bits = SharedBits::zeroed(bit_count).unwrap();
+            let mut positions = vec![0, 1, bit_count / 2, bit_count - 1];
+            positions.dedup();
+            for position in &positions {
+                bits.set(*position);
+            }
+            let mut bytes = Vec::new();
+            let taken: Result<(), AllocationError> = bits.read_out(|part| {
+                bytes.extend_from_slice(part);
+                Ok(())
+            });
+            taken.unwrap();
+            assert_eq!(bytes.len() as u64, sizing::memory_bytes(bit_count));
+            for position in &positions {
+                assert_ne!(bytes[(position / 8) as usize] & (1 << (position % 8)), 0);
+            }
+            assert_eq!(count_ones(&bytes), bits.recount());
+            let mut rest = bytes.as_slice();
+            let filled = SharedBits::filled(bit_count, |part| {
+                part.copy_from_slice(&rest[..part.len()]);
+                rest = &rest[part.len()..];
+                Ok::<(), AllocationError>(())
+            });
+            let filled = filled.unwrap();
+            assert!(rest.is_empty());
+            assert_eq!(filled.recount(), bits.recount());
+            assert!(positions.iter().all(|position| filled.get(*position)));
+        }
+    }
+
+    #[test]
+    fn ones_past_the_last_bit_are_seen() {
+        assert!(!has_stray_ones(64, [255; 8]));
+        assert!(!has_stray_ones(65, [1, 0, 0, 0, 0, 0, 0, 0]));
+        assert!(has_stray_ones(65, [2, 0, 0, 0, 0, 0, 0, 0]));
+        assert!(has_stray_ones(127, [0, 0, 0, 0, 0, 0, 0, 128]));
     }
 
     #[test]

@@ -89,6 +89,25 @@ impl BloomFilter {
         })
     }
 
+    /// A filter with bits that were set before, under this key and in this sizing; `ones` is how
+    /// many of them are set.
+    pub(super) fn from_bits(sizing: Sizing, key: HashKey, bits: SharedBits, ones: u64) -> Self {
+        Self {
+            bits,
+            ones: AtomicU64::new(ones),
+            key,
+            sizing,
+        }
+    }
+
+    pub(super) fn bits(&self) -> &SharedBits {
+        &self.bits
+    }
+
+    pub(super) fn key(&self) -> &HashKey {
+        &self.key
+    }
+
     /// What the filter is sized for.
     #[must_use]
     pub fn sizing(&self) -> &Sizing {

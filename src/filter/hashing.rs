@@ -26,6 +26,12 @@ use siphasher::sip128::SipHasher13;
 /// Separates the keys of filters from whatever else is derived from a master key.
 const FILTER_KEY_CONTEXT: &str = "bloomgate v1: hash key of a filter";
 
+/// Separates the public identifier of a filter's key from whatever else is derived from it.
+const KEY_ID_CONTEXT: &str = "bloomgate v1: public identifier of a filter's hash key";
+
+/// Separates the key that authenticates a filter's snapshots from whatever else is derived.
+const SNAPSHOT_MAC_CONTEXT: &str = "bloomgate v1: authentication of a filter's snapshot";
+
 /// 2^64 divided by the golden ratio, made odd (D. E. Knuth, *The Art of Computer Programming*,
 /// volume 3, §6.4, multiplicative hashing).
 const GOLDEN_RATIO: u64 = 0x9E37_79B9_7F4A_7C15;
@@ -70,6 +76,19 @@ impl HashKey {
         Self(bytes)
     }
 
+    /// Which key this is, without telling anything of it.
+    #[must_use]
+    pub fn id(&self) -> KeyId {
+        let derived = blake3::derive_key(KEY_ID_CONTEXT, &self.0);
+        let (id, _) = derived.split_first_chunk().expect("16 of 32 bytes");
+        KeyId(*id)
+    }
+
+    /// Authenticates what is fed to it as a snapshot of the filter with this key.
+    pub(super) fn snapshot_mac(&self) -> blake3::Hasher {
+        blake3::Hasher::new_keyed(&blake3::derive_key(SNAPSHOT_MAC_CONTEXT, &self.0))
+    }
+
     /// Hashes an item's canonical bytes. O(length).
     #[must_use]
     pub fn hash(&self, canonical: &[u8]) -> ItemHash {
@@ -78,6 +97,25 @@ impl HashKey {
             start: hash.h1,
             step: hash.h2 | 1,
         }
+    }
+}
+
+/// Tells which [`HashKey`] something was made with. It is public: nobody can get from it to the
+/// key, nor to anything else that is derived from the key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct KeyId(pub [u8; Self::BYTES]);
+
+impl KeyId {
+    /// Length, in bytes.
+    pub const BYTES: usize = 16;
+}
+
+impl fmt::Display for KeyId {
+    /// As hexadecimal digits.
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0
+            .iter()
+            .try_for_each(|byte| write!(formatter, "{byte:02x}"))
     }
 }
 
@@ -217,6 +255,18 @@ mod tests {
             93, 167, 84, 149, 75, 195, 216, 119, 23, 145, 77, 238, 144, 80, 205, 190,
         ];
         assert_eq!(key.0, expected);
+    }
+
+    #[test]
+    fn the_public_identifier_of_a_key_is_its_own_and_no_part_of_what_is_secret() {
+        let id = KEY.id();
+        assert_eq!(id, KEY.clone().id());
+        assert_ne!(id, HashKey([0; 16]).id());
+        assert_ne!(id.0, KEY.0);
+        let mac_key = blake3::derive_key(SNAPSHOT_MAC_CONTEXT, &KEY.0);
+        assert_ne!(id.0, mac_key[..16]);
+        // Of another implementation of BLAKE3; snapshots hold it.
+        assert_eq!(id.to_string(), "1a6cb8c3a3aad1c1a444b83e106818f1");
     }
 
     #[test]

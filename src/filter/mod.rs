@@ -3,6 +3,7 @@
 
 mod bits;
 pub mod bloom;
+pub mod codec;
 pub mod hashing;
 pub mod profile;
 pub mod sizing;

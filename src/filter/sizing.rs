@@ -25,7 +25,7 @@ use std::f64::consts::LN_2;
 pub(super) const WORD_BITS: u64 = u64::BITS as u64;
 
 /// Bytes in a word of storage.
-const WORD_BYTES: u64 = size_of::<u64>() as u64;
+pub(super) const WORD_BYTES: u64 = size_of::<u64>() as u64;
 
 /// What a filter is sized for, and the bits and hashes that this takes.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -16,6 +16,7 @@
 //! a message or into `Debug` output.
 
 mod email;
+mod identity;
 mod jti;
 mod text;
 
@@ -27,6 +28,7 @@ use std::fmt;
 use std::str;
 
 pub use email::EmailOptions;
+pub use identity::ProfileIdentity;
 
 /// How a filter turns an item into its canonical bytes. Name, version and options together are
 /// part of a filter's identity.
