@@ -41,6 +41,19 @@ struct Marker {
     identity: Option<Uuid>,
 }
 
+/// The directory's own key, where no other file is configured.
+const HASH_KEY: &str = "hash.key";
+
+/// The key that all filters' hash keys are derived from, of a data directory that another process
+/// may hold: the one in `file`, or the directory's own. None is made.
+///
+/// # Errors
+/// When it is not there, cannot be read, or is no key.
+pub fn read_master_key(data_dir: &Path, file: Option<&Path>) -> Result<MasterKey, DiskError> {
+    let own = data_dir.join(HASH_KEY);
+    hash_key::read_or_make(file.unwrap_or(&own), false)
+}
+
 /// A data directory that this process holds until it is dropped.
 #[derive(Debug)]
 pub struct DataDirectory {
@@ -96,7 +109,7 @@ impl DataDirectory {
     pub fn master_key(&self, file: Option<&Path>) -> Result<MasterKey, DiskError> {
         match file {
             Some(file) => hash_key::read_or_make(file, false),
-            None => hash_key::read_or_make(&self.path.join("hash.key"), true),
+            None => hash_key::read_or_make(&self.path.join(HASH_KEY), true),
         }
     }
 

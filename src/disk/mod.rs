@@ -1,4 +1,5 @@
-//! Adapter: the data directory, with its lock, its hash key, and what ties it to one store.
+//! Adapter: the data directory, with its lock, its hash key, its snapshots, and what ties it to one
+//! store.
 //!
 //! Invariants:
 //!
@@ -9,8 +10,10 @@
 mod atomic_file;
 mod data_directory;
 mod hash_key;
+mod snapshots;
 
-pub use data_directory::{DataDirectory, StoreKind};
+pub use data_directory::{DataDirectory, StoreKind, read_master_key};
+pub use snapshots::{Snapshots, open_snapshot};
 
 use std::path::PathBuf;
 

@@ -27,6 +27,7 @@ pub mod rebuild;
 pub mod registry;
 pub mod retry;
 pub mod visibility;
+pub mod snapshot_store;
 pub mod watermark;
 
 use std::sync::Arc;
