@@ -6,10 +6,11 @@
 //! upkeep of the metrics. A
 //! task that ends before it was told to ends the process, with an error.
 
+pub mod snapshots;
 mod tasks;
 
 use std::net::{SocketAddr, TcpListener};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,6 +24,7 @@ use self::tasks::{Stop, Task, Tasks};
 use crate::clock::SystemClock;
 use crate::config::{Config, FilterConfig, Limits, SourceConfig, StoreConfig};
 use crate::disk::{DataDirectory, DiskError, StoreKind};
+use crate::filter::codec::CodecError;
 use crate::http::access::Access;
 use crate::http::{self, AppState, HttpLimits};
 use crate::service::ingest::Writer;
@@ -53,6 +55,16 @@ pub enum AppError {
     /// The store or a source refuses.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// A snapshot is not what it should be.
+    #[error("the snapshot {} {fault}: {error}", path.display())]
+    Snapshot {
+        /// The file.
+        path: PathBuf,
+        /// What it does not do.
+        fault: &'static str,
+        /// Why.
+        error: CodecError,
+    },
     /// The address cannot be listened on.
     #[error("cannot listen on {listen}: {source}; choose another address with --listen")]
     Listen {

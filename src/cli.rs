@@ -5,7 +5,7 @@
 //! not know the service, its adapters, or how the process ends.
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, Parser, Subcommand};
 use secrecy::ExposeSecret;
@@ -54,6 +54,9 @@ pub enum Command {
     /// Make API keys
     #[command(subcommand)]
     Key(KeyCommand),
+    /// Look at snapshots; the service may run meanwhile
+    #[command(subcommand)]
+    Snapshot(SnapshotCommand),
     /// Ask the service that runs here whether it lives; for containers
     Healthcheck,
 }
@@ -70,6 +73,22 @@ pub enum ConfigCommand {
 pub enum KeyCommand {
     /// Make a key: print it once, with the block to paste into the configuration
     New(NewKeyArgs),
+}
+
+/// What can be asked about snapshots.
+#[derive(Debug, Clone, Subcommand)]
+pub enum SnapshotCommand {
+    /// Print what a snapshot says of itself, and whether the length of its file fits; needs no key
+    Inspect(SnapshotArgs),
+    /// Check a whole snapshot against the hash key that is configured or lies in data_dir
+    Verify(SnapshotArgs),
+}
+
+/// Which snapshot.
+#[derive(Debug, Clone, Args)]
+pub struct SnapshotArgs {
+    /// The file, such as data/snapshots/UUID.bloom
+    pub file: PathBuf,
 }
 
 /// What a filter is sized for.
@@ -202,6 +221,8 @@ mod tests {
             "bloomgate migrate",
             "bloomgate openapi",
             "bloomgate healthcheck",
+            "bloomgate snapshot inspect data/snapshots/a.bloom",
+            "bloomgate snapshot verify data/snapshots/a.bloom --data-dir data",
             "bloomgate plan --capacity 1000000 --false-positive-rate 0.01",
             "bloomgate key new --id gateway --scope check,add --filter revoked-jti",
         ] {
@@ -209,6 +230,7 @@ mod tests {
         }
         for line in [
             "bloomgate plan --capacity 1000000",
+            "bloomgate snapshot verify",
             "bloomgate key new --id gateway",
             "bloomgate key new --id gateway --scope chek",
             "bloomgate key new --id a/b --scope check",

@@ -12,7 +12,7 @@ use std::net::SocketAddr;
 use std::process::ExitCode;
 
 use anyhow::Context;
-use bloomgate::cli::{self, Cli, Command, ConfigCommand, KeyCommand};
+use bloomgate::cli::{self, Cli, Command, ConfigCommand, KeyCommand, SnapshotCommand};
 use bloomgate::config::{self, Config, ConfigErrors};
 use bloomgate::{app, healthcheck, http, telemetry};
 use clap::Parser;
@@ -62,6 +62,17 @@ fn run(cli: &Cli) -> anyhow::Result<()> {
         }
         Command::Key(KeyCommand::New(args)) => {
             print!("{}", cli::key_new(args)?);
+            Ok(())
+        }
+        Command::Snapshot(SnapshotCommand::Inspect(args)) => {
+            print!("{}", app::snapshots::inspect(&args.file)?);
+            Ok(())
+        }
+        Command::Snapshot(SnapshotCommand::Verify(args)) => {
+            print!(
+                "{}",
+                app::snapshots::verify(&load_config(cli)?, &args.file)?
+            );
             Ok(())
         }
         Command::Healthcheck => {

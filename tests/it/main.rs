@@ -22,6 +22,7 @@ mod readme;
 mod replicas;
 mod second_process;
 mod shutdown;
+mod snapshot_commands;
 mod sources;
 mod start;
 mod store;
