@@ -13,7 +13,7 @@
 
 // The grammar. Numbers are little-endian; `x*n` is n times x.
 //
-//   snapshot      = magic version head_bytes head word*words ones mac
+//   snapshot      = magic version head_bytes head word*word_count ones mac
 //   magic         = 89 "bloom" 0D 0A        ; no text, and broken by whatever converts line ends
 //   version       = u32                     ; 1
 //   head_bytes    = u32                     ; length of head, at most MAX_HEAD_BYTES
@@ -39,7 +39,8 @@
 //   taken_at      = i64                     ; milliseconds since 1970
 //   store_rows    = u64
 //   word          = u64                     ; bit i of the filter is bit i % 64 of word i / 64
-//   words         = bit_count / 64, rounded up; bits past bit_count are 0
+//   word_count    = bit_count / 64, rounded up; not written
+//                                             ; bits past bit_count are 0
 //   ones          = u64                     ; how many bits of the words are 1
 //   mac           = byte*32                 ; BLAKE3, keyed from the filter's hash key, of all before
 //
@@ -48,6 +49,8 @@
 mod error;
 mod head;
 
+#[cfg(test)]
+mod damage_tests;
 #[cfg(test)]
 mod tests;
 
