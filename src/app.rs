@@ -23,7 +23,7 @@ use tokio::task::JoinError;
 use self::tasks::{Stop, Task, Tasks};
 use crate::clock::SystemClock;
 use crate::config::{Config, FilterConfig, Limits, SourceConfig, StoreConfig};
-use crate::disk::{DataDirectory, DiskError, StoreKind};
+use crate::disk::{DataDirectory, DiskError, Snapshots, StoreKind};
 use crate::filter::codec::CodecError;
 use crate::http::access::Access;
 use crate::http::{self, AppState, HttpLimits};
@@ -42,6 +42,9 @@ const START_PATIENCE: Duration = Duration::from_secs(10);
 
 /// How long a task that has nothing left to do may take to end.
 const STOP_GRACE: Duration = Duration::from_secs(5);
+
+/// How long a snapshot that is being saved may take to end: it grows with the filter and the disk.
+const SAVING_GRACE: Duration = Duration::from_secs(120);
 
 /// Sessions for writes to PostgreSQL.
 const POSTGRES_WRITE_SESSIONS: usize = 4;
@@ -108,6 +111,7 @@ pub async fn serve(
     let filters = configured_filters(&config)?;
     let adapters = Adapters {
         store: Arc::clone(&store),
+        snapshots: Arc::new(Snapshots::open(data_dir.path())?),
         tie: Arc::new(data_dir),
         clock: Arc::new(SystemClock),
     };
@@ -140,6 +144,10 @@ pub async fn serve(
     let stop_lifecycle = tasks.start(Task::Lifecycle, async |stop| {
         Ok(lifecycle.run(stop).await?)
     });
+    let saving = Arc::clone(&service);
+    let stop_snapshots = tasks.start(Task::Snapshots, async |stop| {
+        saving.keep_saving(stop).await.map_err(AppError::TaskDied)
+    });
     let stop_writer = start_writer(&mut tasks, writer);
     let stop_server = tasks.start(Task::Server, async move |stop| {
         let served = http::serve::serve(listener, router, &limits, stop).await;
@@ -161,6 +169,10 @@ pub async fn serve(
     tasks.stop(stop_writer, STOP_GRACE * 2).await?;
     tasks.stop(stop_lifecycle, STOP_GRACE).await?;
     tasks.stop(stop_upkeep, STOP_GRACE).await?;
+    // A large one that is under way ends first.
+    tasks.stop(stop_snapshots, SAVING_GRACE).await?;
+    // What was added since the last snapshot need not be loaded at the next start.
+    service.save_snapshots().await.map_err(AppError::TaskDied)?;
     store.close().await;
     tracing::info!("stopped");
     Ok(())
@@ -232,6 +244,7 @@ fn settings(config: &Config) -> Settings {
         max_staleness: config.max_staleness,
         poll_interval: config.poll_interval,
         rebuild_interval: config.rebuild_interval,
+        snapshot_interval: config.snapshot_interval,
         wait_timeout: config.wait_timeout,
         expiry_leeway: SignedDuration::try_from(config.expiry_leeway)
             .unwrap_or(SignedDuration::MAX),
@@ -309,10 +322,14 @@ impl Signals {
     }
 }
 
-/// Looks at the sources and opens the store.
-async fn begin(lifecycle: &mut Lifecycle, service: &Service) -> Result<(), StoreError> {
+/// Takes back what snapshots there are, looks at the sources and opens the store.
+async fn begin(lifecycle: &mut Lifecycle, service: &Arc<Service>) -> Result<(), AppError> {
+    let restoring = Arc::clone(service);
+    tokio::task::spawn_blocking(move || restoring.restore_snapshots())
+        .await
+        .map_err(AppError::TaskDied)?;
     examine_sources(service.configured()).await?;
-    open_store(lifecycle).await
+    Ok(open_store(lifecycle).await?)
 }
 
 /// Ends the start for a source that refuses; one that is down is loaded when it comes up.

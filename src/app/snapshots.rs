@@ -85,7 +85,7 @@ fn shown(head: &SnapshotHead, file_bytes: u64, snapshot_bytes: u64) -> String {
     line("memory_bytes", format!("{memory_bytes} ({rounded})"));
     line("hash_key_id", key_id.to_string());
     line("store", Uuid::from_bytes(label.store_id).to_string());
-    line("store_rows", label.store_rows.to_string());
+    line("forgotten", label.forgotten.to_string());
     line("cursor", followed(&label.cursor));
     for source in &label.sources {
         let cursor = source.cursor.as_deref();

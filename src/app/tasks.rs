@@ -15,6 +15,7 @@ pub(super) enum Task {
     Server,
     Writer,
     Lifecycle,
+    Snapshots,
     MetricsUpkeep,
 }
 
@@ -24,6 +25,7 @@ impl Task {
             Self::Server => "server",
             Self::Writer => "writer",
             Self::Lifecycle => "lifecycle",
+            Self::Snapshots => "saving of snapshots",
             Self::MetricsUpkeep => "upkeep of the metrics",
         }
     }

@@ -130,6 +130,13 @@ impl SnapshotStore for Snapshots {
         .map_err(|error| failed(&path, "written", error))
     }
 
+    fn filters(&self) -> Result<Vec<FilterId>, SnapshotError> {
+        let cannot = |error| failed(&self.folder, "listed", error);
+        let files = files(&self.folder).map_err(cannot)?.into_iter();
+        let in_place = files.filter(|path| path.extension() == Some(OsStr::new(EXTENSION)));
+        Ok(in_place.filter_map(|path| filter_of(&path)).collect())
+    }
+
     fn head(&self, filter: FilterId) -> Result<SavedSnapshot, SnapshotError> {
         let opened = self.open_of(filter);
         opened

@@ -6,11 +6,13 @@ use std::time::Duration;
 
 use super::Service;
 use super::answers::{Description, Progress, PutOutcome, Readiness, State};
+use super::budget::Reservation;
 use super::declaration::{Declaration, DeclaredBy, FilterName};
 use super::error::ServiceError;
 use super::feed::Feed;
 use super::generation::{Generation, Parts};
 use super::ports::{Moment, StoreError, StoredFilter};
+use super::rebuild::is_over_capacity;
 use super::registry::{ConfiguredFilter, ConfiguredSource, Hosted};
 use crate::filter::bloom::{BloomFilter, Statistics};
 use crate::filter::sizing::Sizing;
@@ -97,7 +99,7 @@ impl Hosted {
             declared_by: self.declared_by,
             memory_bytes: generation.map_or(0, |generation| generation.bloom.memory_bytes()),
             capacity: sizing.capacity(),
-            over_capacity: statistics.estimated_cardinality > sizing.capacity(),
+            over_capacity: is_over_capacity(&statistics, &sizing),
             statistics,
             generation: generation.map_or(0, |generation| generation.number),
             as_of: generation.and_then(|generation| generation.store.followed.as_of()),
@@ -274,7 +276,20 @@ impl Service {
             needed_bytes: sizing.memory_bytes(),
             left_bytes: 0,
         })?;
-        Ok(Generation::new(Parts {
+        let parts = self.parts(stored, sources, number, bloom, reservation);
+        Ok(Generation::new(parts))
+    }
+
+    /// What a generation of a filter is made of, around its bits.
+    pub(super) fn parts(
+        &self,
+        stored: &StoredFilter,
+        sources: &[ConfiguredSource],
+        number: u64,
+        bloom: BloomFilter,
+        reservation: Reservation,
+    ) -> Parts {
+        Parts {
             filter: stored.id,
             number,
             declaration: stored.declaration.clone(),
@@ -286,7 +301,7 @@ impl Service {
                 .map(|source| Feed::new(source.name.clone(), milliseconds(source.max_staleness)))
                 .collect(),
             forgotten_before: stored.forgotten,
-        }))
+        }
     }
 }
 

@@ -127,7 +127,8 @@ mod tests {
     fn what_no_cursor_encodes_to_is_not_read() {
         let bytes = cursor(104, &[100, 102]).encode();
         for end in 0..bytes.len() {
-            let is_whole = (end >= Cursor::FIXED_BYTES) && (end - Cursor::FIXED_BYTES) % 8 == 0;
+            let is_whole =
+                (end >= Cursor::FIXED_BYTES) && (end - Cursor::FIXED_BYTES).is_multiple_of(8);
             assert_eq!(Cursor::decode(&bytes[..end]).is_some(), is_whole, "{end}");
         }
         assert_eq!(Cursor::decode(&cursor(104, &[102, 100]).encode()), None);

@@ -97,6 +97,19 @@ impl Generation {
         }
     }
 
+    /// A generation that an earlier process had loaded and followed up to `cursor`. Of it everything
+    /// is `maybe` until it is brought up to the present.
+    #[must_use]
+    pub fn restored(parts: Parts, cursor: Arc<Cursor>, keeps_unaccounted_bits: bool) -> Self {
+        let generation = Self::new(parts);
+        generation.cursor.store(Some(cursor));
+        let feeds = std::iter::once(&generation.store).chain(&generation.sources);
+        feeds.for_each(Feed::was_restored);
+        let unaccounted = &generation.keeps_unaccounted_bits;
+        unaccounted.store(keeps_unaccounted_bits, Ordering::Relaxed);
+        generation
+    }
+
     /// Why the generation may not say `definitely-not` at `now`; none when it may.
     ///
     /// Linear in the number of sources, no locks.
@@ -173,9 +186,26 @@ impl Generation {
     /// what was loaded in the same epoch of following.
     pub fn followed(&self, epoch: u64, cursor: &Arc<Cursor>, asked: Moment) {
         if self.loaded_in_epoch.load(Ordering::Relaxed) == epoch {
-            self.cursor.store(Some(Arc::clone(cursor)));
+            self.advance(cursor);
             self.store.followed.set(asked);
         }
+    }
+
+    /// Records that everything up to `cursor` is set, as far as its own cursor lies in the same
+    /// segment: to be said where all that was written since the load was written by this process.
+    /// A cursor never goes back.
+    pub fn advance(&self, cursor: &Arc<Cursor>) {
+        self.cursor.rcu(|own| {
+            let continues = own.as_ref().is_some_and(|own| {
+                (own.timeline, own.segment) == (cursor.timeline, cursor.segment)
+                    && own.next <= cursor.next
+            });
+            if continues {
+                Some(Arc::clone(cursor))
+            } else {
+                own.clone()
+            }
+        });
     }
 
     /// Records that the store may have lost or reused places: nothing is known of it until it was

@@ -23,6 +23,7 @@ impl Service {
     pub(super) async fn take_store(&self) -> Result<(), StoreError> {
         let identity = self.store.open().await?;
         self.tie.tie(identity)?;
+        self.identity.get_or_init(|| identity);
         self.host_what_is_recorded().await
     }
 
@@ -32,6 +33,7 @@ impl Service {
         let _one_at_a_time = self.declaring.lock().await;
         let asked = self.clock.now();
         let mut recorded = self.store.filters().await?;
+        let mut ids: Vec<_> = recorded.iter().map(|stored| stored.id).collect();
         let mut filters = Vec::new();
         for configured in &self.configured {
             let there = recorded
@@ -39,6 +41,7 @@ impl Service {
                 .position(|stored| stored.name == configured.name)
                 .map(|index| recorded.swap_remove(index));
             let stored = self.recorded_as_configured(there, configured).await?;
+            ids.push(stored.id);
             let mut hosted =
                 self.keep_or_host(&stored, &configured.declaration, &configured.sources);
             let is_outdated = !configured.declaration.covers(&stored.declaration)
@@ -66,6 +69,7 @@ impl Service {
             }
         }
         self.declared.store(true, Ordering::Relaxed);
+        self.recorded.store(Some(Arc::new(ids)));
         self.registry
             .retain(|hosted| filters.iter().any(|kept| kept.name == hosted.name));
         let filters: Vec<_> = filters.into_iter().map(Arc::new).collect();

@@ -203,6 +203,10 @@ impl Writer {
                 if !Arc::ptr_eq(&before, &after) {
                     set_everywhere(&after, &rows);
                 }
+                if let Some(cursor) = receipt.cursor.map(Arc::new) {
+                    let generations = after.filters().flat_map(|hosted| hosted.generations());
+                    generations.for_each(|generation| generation.advance(&cursor));
+                }
                 for request in group.drain(..) {
                     let answer = if receipt.deleted.contains(&request.filter) {
                         if let Some(hosted) = after.of(request.filter) {

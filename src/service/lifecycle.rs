@@ -291,6 +291,7 @@ impl Lifecycle {
         let cut = Arc::new(loaded.cut);
         let generation = loaded.generation;
         generation.store_loaded(loaded.epoch, cut, loaded.asked, loaded.seconds);
+        self.service.snapshot_due.notify_one();
     }
 
     /// Deletes some of the rows that deleted filters have left.

@@ -134,6 +134,7 @@ impl Loader {
                             .load_succeeded(took.asked, took.seconds);
                         generation.note_completion(now);
                     }
+                    self.service.snapshot_due.notify_one();
                     waits = retry_waits();
                     tokio::time::sleep(source.refresh_interval).await;
                 }

@@ -26,14 +26,16 @@ pub mod ports;
 pub mod rebuild;
 pub mod registry;
 pub mod retry;
-pub mod visibility;
 pub mod snapshot_store;
+pub mod snapshotter;
+pub mod visibility;
 pub mod watermark;
 
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use arc_swap::ArcSwapOption;
 use jiff::{SignedDuration, Timestamp};
 use tokio::sync::{Mutex, Notify, Semaphore};
 
@@ -48,8 +50,9 @@ use error::ServiceError;
 use freshness::Followed;
 use generation::Generation;
 use ingest::{Ingest, Position, Writer};
-use ports::{Clock, Moment, NewRow, Store, StoreTie};
+use ports::{Clock, FilterId, Moment, NewRow, Store, StoreIdentity, StoreTie};
 use registry::{ConfiguredFilter, Hosted, Registry};
+use snapshot_store::SnapshotStore;
 use visibility::Visibility;
 use watermark::Watermark;
 
@@ -65,6 +68,8 @@ pub struct Settings {
     pub poll_interval: Duration,
     /// The age at which a generation is rebuilt.
     pub rebuild_interval: Duration,
+    /// How often generations are saved.
+    pub snapshot_interval: Duration,
     /// How long an add may wait until it is effective everywhere.
     pub wait_timeout: Duration,
     /// How long an item is kept past its expiry.
@@ -81,6 +86,8 @@ pub struct Adapters {
     pub store: Arc<dyn Store>,
     /// What ties the store to the data directory.
     pub tie: Arc<dyn StoreTie>,
+    /// Where generations are saved.
+    pub snapshots: Arc<dyn SnapshotStore>,
     /// Time.
     pub clock: Arc<dyn Clock>,
 }
@@ -97,7 +104,16 @@ pub struct Service {
     budget: Arc<MemoryBudget>,
     ingest: Ingest,
     visibility: Visibility,
+    snapshots: Arc<dyn SnapshotStore>,
+    /// What was saved last.
+    saved: snapshotter::Saved,
+    /// Told when there is something new to save.
+    snapshot_due: Notify,
     bulk_loads: Semaphore,
+    /// Told by the store when it is first reached.
+    identity: OnceLock<StoreIdentity>,
+    /// The filters that the store had when it was last asked; none before.
+    recorded: ArcSwapOption<Vec<FilterId>>,
     /// The moment up to which the registry holds every filter that the store records.
     listed: Followed,
     /// Whether the store was told what the configuration declares.
@@ -123,7 +139,12 @@ impl Service {
         master_key: MasterKey,
         configured: Vec<ConfiguredFilter>,
     ) -> (Arc<Self>, Writer) {
-        let Adapters { store, tie, clock } = adapters;
+        let Adapters {
+            store,
+            tie,
+            snapshots,
+            clock,
+        } = adapters;
         let registry = Arc::new(Registry::default());
         let (ingest, writer) = ingest::ingest(Arc::clone(&store), Arc::clone(&registry));
         let waiting: Vec<_> = configured
@@ -142,7 +163,12 @@ impl Service {
             registry,
             ingest,
             visibility: Visibility::default(),
+            snapshots,
+            saved: snapshotter::Saved::default(),
+            snapshot_due: Notify::new(),
             bulk_loads: Semaphore::new(bulk_load::BULK_LOADS_AT_ONCE),
+            identity: OnceLock::new(),
+            recorded: ArcSwapOption::empty(),
             listed: Followed::never(),
             declared: AtomicBool::new(false),
             draining: AtomicBool::new(false),

@@ -74,6 +74,8 @@ pub struct AddReceipt {
     pub timeline: Timeline,
     /// The place of this commit in the store.
     pub place: Place,
+    /// The cursor right behind this commit, where nobody but this process writes to the store.
+    pub cursor: Option<Cursor>,
     /// Filters that were deleted in the meantime: their rows were not written.
     pub deleted: Vec<FilterId>,
 }

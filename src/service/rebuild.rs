@@ -19,8 +19,13 @@ use super::error::ServiceError;
 use super::generation::Generation;
 use super::ports::{Moment, StoredFilter};
 use super::registry::{Building, Hosted};
+use crate::filter::bloom::Statistics;
 use crate::filter::sizing::Sizing;
 use crate::telemetry::{self, RebuildCause, RebuildOutcome};
+
+/// One part in so many, the estimate from the bits may be wrong: ten standard deviations at a
+/// million items and a rate of 0.01.
+const ERROR_DIVISOR: u64 = 100;
 
 impl Service {
     /// Begins a rebuild of a filter, or finds one under way.
@@ -67,7 +72,7 @@ impl Service {
         let estimate = generation.bloom.statistics().estimated_cardinality;
         let expired: u64 = generation.sources.iter().map(|of| of.expired_since()).sum();
         let forgotten = hosted.forgotten.saturating_sub(generation.forgotten_before) + expired;
-        if estimate > generation.bloom.sizing().capacity() {
+        if is_over_capacity(&generation.bloom.statistics(), generation.bloom.sizing()) {
             Some(RebuildCause::Growth)
         } else if forgotten.saturating_mul(4) > estimate && forgotten > 0 {
             Some(RebuildCause::Forgotten)
@@ -156,6 +161,7 @@ impl Service {
             });
             let filter = hosted.name.as_str();
             telemetry::record_rebuild(filter, building.cause, RebuildOutcome::Done);
+            self.snapshot_due.notify_one();
             tracing::info!(filter, generation = new.number, "rebuilt");
         }
     }
@@ -174,15 +180,22 @@ impl Service {
     }
 }
 
+/// Whether more items are in than the bits are sized for, past what the estimate may err: a filter
+/// that is just full does not come and go.
+pub(super) fn is_over_capacity(statistics: &Statistics, sizing: &Sizing) -> bool {
+    let capacity = sizing.capacity();
+    statistics.estimated_cardinality > capacity.saturating_add(capacity / ERROR_DIVISOR)
+}
+
 /// What the next generation is sized for: one and a half times what is there, where that is more
 /// than the present one is sized for; else as declared, or as grown where what is there needs it.
 fn next_sizing(declared: &Sizing, current: &Generation) -> Sizing {
     let present = current.bloom.sizing();
     let estimate = current.bloom.statistics().estimated_cardinality;
-    if estimate <= declared.capacity() {
+    if !is_over_capacity(&current.bloom.statistics(), declared) {
         return *declared;
     }
-    if estimate <= present.capacity() {
+    if !is_over_capacity(&current.bloom.statistics(), present) {
         return *present;
     }
     let wanted = (estimate + estimate / 2).min(Sizing::MAX_CAPACITY);

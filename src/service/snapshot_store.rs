@@ -43,8 +43,9 @@ pub struct Snapshot {
     pub keeps_unaccounted_bits: bool,
     /// When the saving began, by the wall clock, to the millisecond.
     pub taken_at: Timestamp,
-    /// Rows that the store had brought.
-    pub store_rows: u64,
+    /// Rows that the store had forgotten before its bits were loaded: what was forgotten since is
+    /// still in them.
+    pub forgotten: u64,
 }
 
 /// How far a filter had followed one of its sources.
@@ -106,6 +107,12 @@ pub trait SnapshotStore: Send + Sync + 'static {
     /// [`SnapshotError::Failed`].
     fn save(&self, snapshot: &Snapshot, bloom: &BloomFilter) -> Result<u64, SnapshotError>;
 
+    /// The filters that there is a snapshot of, in no particular order.
+    ///
+    /// # Errors
+    /// [`SnapshotError::Failed`].
+    fn filters(&self) -> Result<Vec<FilterId>, SnapshotError>;
+
     /// What the snapshot of a filter says of itself, without a look at its bits. One that cannot
     /// be of the filter, or that this program does not know, is set aside.
     ///
@@ -156,7 +163,7 @@ impl Snapshot {
                 .collect(),
             keeps_unaccounted_bits: self.keeps_unaccounted_bits,
             taken_at_unix_ms: self.taken_at.as_millisecond(),
-            store_rows: self.store_rows,
+            forgotten: self.forgotten,
         }
     }
 
@@ -185,7 +192,7 @@ impl Snapshot {
             keeps_unaccounted_bits: label.keeps_unaccounted_bits,
             taken_at: Timestamp::from_millisecond(label.taken_at_unix_ms)
                 .map_err(|_| out_of_form("when it was taken", "a moment"))?,
-            store_rows: label.store_rows,
+            forgotten: label.forgotten,
         })
     }
 }
@@ -247,7 +254,7 @@ mod tests {
                 .collect(),
             keeps_unaccounted_bits: true,
             taken_at: Timestamp::from_millisecond(1_700_000_000_123).unwrap(),
-            store_rows: 12,
+            forgotten: 12,
         }
     }
 

@@ -51,7 +51,7 @@ fn save_in(data_dir: &Path, master_key: MasterKey) -> PathBuf {
         }],
         keeps_unaccounted_bits: false,
         taken_at: "2026-03-01T12:00:00.5Z".parse().unwrap(),
-        store_rows: 10_000,
+        forgotten: 10_000,
     };
     let snapshots = Snapshots::open(data_dir).unwrap();
     snapshots.save(&snapshot, &bloom).unwrap();
@@ -164,7 +164,7 @@ async fn inspect_shows_the_head_without_a_key_and_whether_the_length_fits() {
         ("hash_count", "10"),
         ("memory_bytes", "179720 (175.51 KiB)"),
         ("store", "00000000-0000-0000-0000-00000000005e"),
-        ("store_rows", "10000"),
+        ("forgotten", "10000"),
         (
             "cursor",
             "before 730, 1 in progress, segment 0, timeline cdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcd",

@@ -20,6 +20,7 @@ from bloomgate_client.api.operations import get_liveness, get_metrics, get_readi
 from bloomgate_client.models import (
     AddBatchRequest,
     AddRequest,
+    BatchItem,
     CheckBatchRequest,
     CheckRequest,
     DeclaredBy,
@@ -74,7 +75,7 @@ def flow(client):
 
     added = add_item.sync(FILTER, client=client, body=AddRequest(item="ann+news@x.com"))
     assert added.filter_ == FILTER and added.watermark and added.estimated_fp_rate > 0, added
-    batch = AddBatchRequest(items=[AddRequest(item="bob@x.com"), AddRequest(item="eve@x.com")])
+    batch = AddBatchRequest(items=[BatchItem(item="bob@x.com"), BatchItem(item="eve@x.com")])
     added = add_items.sync(FILTER, client=client, body=batch)
     assert added.accepted == 2, added
     loaded = load(client, ['"joe@x.com"', "", '{"item": "zoe@x.com"}'])
@@ -126,7 +127,7 @@ def refusals(url, client):
     expect_problem(answer, 409, "declared-by-config")
     answer = put_filter.sync(FILTER, client=client, body=declaration(20_000))
     expect_problem(answer, 409, "declared-otherwise")
-    huge = AddBatchRequest(items=[AddRequest(item="x" * 4_000)] * 3_000)
+    huge = AddBatchRequest(items=[BatchItem(item="x" * 4_000)] * 3_000)
     problem = expect_problem(add_items.sync(FILTER, client=client, body=huge), 413, "body-too-large")
     assert problem.limit_bytes == 8 * 1024 * 1024, problem
     answer = check_item.sync(FILTER, client=client, body=CheckRequest(item=" "))

@@ -38,7 +38,7 @@ fn snapshot(filter: FilterId) -> Snapshot {
         sources: Vec::new(),
         keeps_unaccounted_bits: false,
         taken_at: jiff::Timestamp::from_millisecond(1_700_000_000_123).unwrap(),
-        store_rows: 10_000,
+        forgotten: 10_000,
     }
 }
 
@@ -295,7 +295,7 @@ fn a_snapshot_that_took_the_place_of_the_one_judged_is_not_given_and_stays() {
     let (_folder, snapshots) = saved();
     let judged = snapshots.head(FILTER).unwrap();
     let newer = Snapshot {
-        store_rows: 10_001,
+        forgotten: 10_001,
         ..snapshot(FILTER)
     };
     snapshots.save(&newer, &bloom(FILTER, 200)).unwrap();

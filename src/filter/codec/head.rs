@@ -38,8 +38,9 @@ pub struct SnapshotLabel {
     pub keeps_unaccounted_bits: bool,
     /// When the saving began: milliseconds since 1970 by the wall clock.
     pub taken_at_unix_ms: i64,
-    /// Rows that the store had brought.
-    pub store_rows: u64,
+    /// Rows that the store had forgotten before its bits were loaded: what was forgotten since is
+    /// still in them.
+    pub forgotten: u64,
 }
 
 /// A source that feeds a filter.
@@ -98,7 +99,7 @@ impl SnapshotHead {
         }
         bytes.push(label.keeps_unaccounted_bits.into());
         bytes.extend(label.taken_at_unix_ms.to_le_bytes());
-        bytes.extend(label.store_rows.to_le_bytes());
+        bytes.extend(label.forgotten.to_le_bytes());
         Ok(bytes)
     }
 
@@ -131,7 +132,7 @@ impl SnapshotHead {
             sources,
             keeps_unaccounted_bits: fields.flag("whether unaccounted bits are kept")?,
             taken_at_unix_ms: fields.u64()?.cast_signed(),
-            store_rows: fields.u64()?,
+            forgotten: fields.u64()?,
         };
         if !fields.0.is_empty() {
             let found = format!("{} bytes more", fields.0.len());

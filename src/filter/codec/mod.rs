@@ -18,7 +18,7 @@
 //   version       = u32                     ; 1
 //   head_bytes    = u32                     ; length of head, at most MAX_HEAD_BYTES
 //   head          = filter_id filter_name profile declared sizing key_id store_id cursor
-//                   source_count source*source_count keeps_unaccounted_bits taken_at store_rows
+//                   source_count source*source_count keeps_unaccounted_bits taken_at forgotten
 //   filter_id     = byte*16                 ; the filter's UUID
 //   filter_name   = name
 //   profile       = name u32 options        ; name and version
@@ -37,7 +37,7 @@
 //   name          = u8 byte*                ; length, 1 to MAX_NAME_BYTES, and printable ASCII
 //   keeps_unaccounted_bits = 00 | 01
 //   taken_at      = i64                     ; milliseconds since 1970
-//   store_rows    = u64
+//   forgotten     = u64                     ; rows that the store had forgotten before
 //   word          = u64                     ; bit i of the filter is bit i % 64 of word i / 64
 //   word_count    = bit_count / 64, rounded up; not written
 //                                             ; bits past bit_count are 0

@@ -41,7 +41,7 @@ pub(super) fn label() -> SnapshotLabel {
             .collect(),
         keeps_unaccounted_bits: true,
         taken_at_unix_ms: 1_700_000_000_123,
-        store_rows: 5,
+        forgotten: 5,
     }
 }
 
@@ -115,7 +115,7 @@ fn an_empty_label_and_the_fullest_one_are_read_back() {
     changed.sources = Vec::new();
     changed.keeps_unaccounted_bits = false;
     changed.taken_at_unix_ms = i64::MIN;
-    changed.store_rows = u64::MAX;
+    changed.forgotten = u64::MAX;
     let (head, _) = read_all(&snapshot_of(&changed, &filter())).unwrap();
     assert_eq!(head.label, changed);
     changed.cursor = vec![5; MAX_CURSOR_BYTES];

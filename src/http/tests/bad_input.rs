@@ -62,7 +62,8 @@ async fn a_field_that_is_not_as_it_must_be_is_pointed_to() {
             r#"{"item":"a","min_watermark":null}"#,
             "/min_watermark",
         ),
-        (ADD, r#"{"item":"a","wait":"all"}"#, "/wait"),
+        (ADD, r#"{"item":"a","wait":"everywhere"}"#, "/wait"),
+        (ADD, r#"{"item":"a","wait":["all"]}"#, "/wait"),
         (ADD, r#"{"item":"a","expires_at":null}"#, "/expires_at"),
         (
             ADD,

@@ -57,6 +57,7 @@ fn every_operation_is_named_as_promised() {
             "listFilters",
             "planFilter",
             "putFilter",
+            "rebuildFilter",
         ]
     );
 }

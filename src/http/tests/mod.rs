@@ -28,6 +28,7 @@ use super::access::Access;
 use super::{AppState, HttpLimits, router};
 use crate::clock::SystemClock;
 use crate::config::{ApiKey, Scope};
+use crate::disk::Snapshots;
 use crate::filter::hashing::MasterKey;
 use crate::filter::profile::{EmailOptions, Profile};
 use crate::service::declaration::{Declaration, FilterName};
@@ -119,6 +120,7 @@ fn settings() -> Settings {
     Settings {
         max_staleness: Duration::from_secs(30),
         poll_interval: Duration::from_millis(50),
+        snapshot_interval: Duration::from_secs(3_600),
         rebuild_interval: Duration::from_secs(3_600),
         wait_timeout: Duration::from_secs(1),
         expiry_leeway: SignedDuration::from_secs(120),
@@ -137,6 +139,7 @@ impl App {
         let adapters = Adapters {
             store: Arc::new(SqliteStore::new(data_dir.path())),
             tie: Arc::new(AnyStore),
+            snapshots: Arc::new(Snapshots::open(data_dir.path()).unwrap()),
             clock: Arc::new(SystemClock),
         };
         let filters = vec![

@@ -9,7 +9,8 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::*;
-use crate::filter::hashing::MasterKey;
+use crate::filter::bloom::BloomFilter;
+use crate::filter::hashing::{HashKey, MasterKey};
 use crate::filter::profile::Profile;
 use crate::service::cursor::{Cursor, Timeline};
 use crate::service::declaration::{Declaration, DeclaredBy, FilterName};
@@ -17,6 +18,7 @@ use crate::service::ports::{
     AddReceipt, ChangeSink, Clock, FilterId, Moment, Place, Polled, Replica, RowSink, Store,
     StoreError, StoreIdentity, StoreTie, StoredFilter,
 };
+use crate::service::snapshot_store::{SavedSnapshot, Snapshot, SnapshotError, SnapshotStore};
 use crate::service::{Adapters, Service, Settings};
 
 const FILTER: FilterId = FilterId(Uuid::from_u128(1));
@@ -74,6 +76,7 @@ impl Store for FailingOnce {
         Ok(AddReceipt {
             timeline: Timeline([0; 16]),
             place: Place(commit),
+            cursor: None,
             deleted: Vec::new(),
         })
     }
@@ -121,6 +124,33 @@ impl StoreTie for World {
     }
 }
 
+/// Keeps nothing.
+impl SnapshotStore for World {
+    fn save(&self, _: &Snapshot, _: &BloomFilter) -> Result<u64, SnapshotError> {
+        Ok(0)
+    }
+
+    fn filters(&self) -> Result<Vec<FilterId>, SnapshotError> {
+        Ok(Vec::new())
+    }
+
+    fn head(&self, filter: FilterId) -> Result<SavedSnapshot, SnapshotError> {
+        Err(SnapshotError::NotThere(filter.0))
+    }
+
+    fn restore(&self, saved: &SavedSnapshot, _: HashKey) -> Result<BloomFilter, SnapshotError> {
+        Err(SnapshotError::NotThere(saved.snapshot.filter.0))
+    }
+
+    fn set_aside(&self, _: FilterId, _: &str) -> Result<(), SnapshotError> {
+        Ok(())
+    }
+
+    fn retain(&self, _: &[FilterId]) -> Result<(), SnapshotError> {
+        Ok(())
+    }
+}
+
 impl Clock for World {
     fn now(&self) -> Moment {
         Moment {
@@ -141,6 +171,7 @@ async fn what_is_accepted_is_a_prefix_of_the_stream_also_when_a_commit_in_the_mi
         let settings = Settings {
             max_staleness: std::time::Duration::from_secs(30),
             poll_interval: std::time::Duration::from_millis(500),
+            snapshot_interval: std::time::Duration::from_secs(3_600),
             rebuild_interval: std::time::Duration::from_secs(3_600),
             wait_timeout: std::time::Duration::from_secs(1),
             expiry_leeway: jiff::SignedDuration::ZERO,
@@ -150,6 +181,7 @@ async fn what_is_accepted_is_a_prefix_of_the_stream_also_when_a_commit_in_the_mi
         let adapters = Adapters {
             store: store.clone(),
             tie: Arc::new(World),
+            snapshots: Arc::new(World),
             clock: Arc::new(World),
         };
         let master_key = MasterKey::from_bytes([7; MasterKey::BYTES]);

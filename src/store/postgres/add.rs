@@ -92,6 +92,8 @@ pub(super) async fn add(
     }
     Ok(AddReceipt {
         timeline: timeline(&told),
+        // What others have written before it, a poll brings.
+        cursor: None,
         place: place_of(&place, what)?,
         deleted,
     })

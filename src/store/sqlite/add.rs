@@ -6,6 +6,7 @@ use sqlx::AssertSqlSafe;
 use sqlx::sqlite::SqliteConnection;
 use uuid::Uuid;
 
+use super::follow::cursor_at;
 use super::writer::Writer;
 use crate::service::cursor::Timeline;
 use crate::service::ports::{AddReceipt, Place};
@@ -18,7 +19,7 @@ const ROWS_A_STATEMENT: [usize; 3] = [256, 16, 1];
 /// Adds `rows`, which are merged. None of them is kept when it fails.
 pub(super) async fn add(
     writer: &mut Writer,
-    timeline: Timeline,
+    (timeline, segment): (Timeline, u64),
     rows: &[DigestedRow<'_>],
 ) -> Result<AddReceipt, sqlx::Error> {
     let transaction = writer.begin().await?;
@@ -48,6 +49,7 @@ pub(super) async fn add(
     writer.commit().await?;
     Ok(AddReceipt {
         timeline,
+        cursor: Some(cursor_at(timeline, segment, commit)),
         place: Place(commit.cast_unsigned()),
         deleted: filters_named(rows)
             .into_iter()

@@ -284,9 +284,9 @@ impl Store for SqliteStore {
     async fn add(&self, rows: &[NewRow]) -> Result<AddReceipt, StoreError> {
         let rows = digested(rows);
         let mut open = self.opened().await?;
-        let timeline = open.timeline;
+        let opening = (open.timeline, open.segment);
         open.writer.roll_back().await;
-        let receipt = add::add(&mut open.writer, timeline, &rows)
+        let receipt = add::add(&mut open.writer, opening, &rows)
             .await
             .map_err(|error| self.error(&error))?;
         self.written.notify_one();

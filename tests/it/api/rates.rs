@@ -2,9 +2,16 @@
 
 use serde_json::{Value, json};
 
-use crate::support::Bloomgate;
+use super::DEADLINE;
+use crate::support::{Bloomgate, eventually};
 
+/// The third filter leaves no room for a second generation of the others, so that they do not grow.
 const SMALL: &str = "
+memory_budget = \"1MiB\"
+[filters.ballast]
+profile = \"text\"
+capacity = 870167
+false_positive_rate = 0.01
 [filters.small]
 profile = \"text\"
 capacity = 5000
@@ -81,6 +88,7 @@ async fn a_filter_at_twenty_times_its_capacity_says_so_in_every_answer() {
     assert_eq!(described["false_positive_rate"], 0.01);
     assert_eq!(described["over_capacity"], true);
     assert!(metric(&service, "bloomgate_filter_over_capacity", "small").await > 0.5);
+    assert_growth_is_refused(&service).await;
     for batch in 0..10 {
         let items: Vec<_> = (0..10_000)
             .map(|n| format!("item-{}", batch * 10_000 + n))
@@ -88,6 +96,55 @@ async fn a_filter_at_twenty_times_its_capacity_says_so_in_every_answer() {
         let found = service.check_batch("small", &items).await;
         assert!(found.into_iter().all(|is_maybe| is_maybe));
     }
+}
+
+/// Without memory for two generations the old one answers on, and whoever looks is told.
+async fn assert_growth_is_refused(service: &Bloomgate) {
+    let refusal = eventually("the growth is refused", DEADLINE, async || {
+        let described = service.describe("small").await;
+        described["problem"].as_str().map(str::to_owned)
+    })
+    .await;
+    assert!(refusal.contains("memory_budget"), "{refusal}");
+    let refused =
+        "bloomgate_rebuilds_total{filter=\"small\",cause=\"growth\",outcome=\"refused\"} 1";
+    assert!(service.get("/metrics").await.text.contains(refused));
+    assert!(service.logs().contains("a rebuild is refused"));
+    let asked = service.post("/v1/filters/small/rebuild", &json!({})).await;
+    let problem = asked.expect_problem(422, "over-memory-budget");
+    assert!(
+        problem["detail"]
+            .as_str()
+            .unwrap()
+            .contains("memory_budget")
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_filter_that_grows_twenty_fold_comes_back_to_its_rate_and_misses_nothing_meanwhile() {
+    let service = Bloomgate::start(&SMALL.replace("1MiB", "64MiB")).await;
+    service.wait_live("small").await;
+    fill(&service, "small", 0..100_000).await;
+    let loaded: Vec<_> = (0..100_000)
+        .step_by(100)
+        .map(|n| format!("item-{n}"))
+        .collect();
+    let grown = eventually("the filter has grown", DEADLINE, async || {
+        let found = service.check_batch("small", &loaded).await;
+        assert!(found.into_iter().all(|is_maybe| is_maybe));
+        let described = service.describe("small").await;
+        (described["over_capacity"] == false).then_some(described)
+    })
+    .await;
+    assert!(grown["capacity"].as_i64().unwrap() >= 100_000, "{grown}");
+    assert!(grown["generation"].as_i64().unwrap() > 1, "{grown}");
+    assert_eq!(grown["false_positive_rate"], 0.01);
+    let measured = measured_rate(&service, "small").await;
+    assert!(measured <= 0.012, "{measured}");
+    // As declared, not as grown.
+    let declaration = json!({"profile": "text", "capacity": 5_000, "false_positive_rate": 0.01});
+    let same = service.put("/v1/filters/small", &declaration).await;
+    same.expect_status(200);
 }
 
 #[tokio::test(flavor = "multi_thread")]
