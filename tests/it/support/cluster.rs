@@ -1,7 +1,6 @@
 //! A PostgreSQL server of one's own.
 
 use std::fs::{self, File};
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -9,8 +8,8 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 use sqlx::{Connection, PgConnection};
 
-use super::environment::{postgres_owner, postgres_password, postgres_program, run_folder};
-use super::{Database, DatabaseOptions, eventually};
+use super::environment::{postgres_password, postgres_program, run_folder, server_command};
+use super::{Backup, Database, DatabaseOptions, eventually};
 
 /// How long a server may take to come up, crash recovery included, or to end.
 const SERVER_DEADLINE: Duration = Duration::from_secs(60);
@@ -33,28 +32,29 @@ impl Cluster {
 
     /// Starts a server with settings of `postgresql.conf` beside the template's.
     pub(crate) async fn start_with(settings: &[(&str, &str)]) -> Self {
-        let name = format!("cluster-{}", uuid::Uuid::new_v4().simple());
-        let folder = run_folder().join("clusters").join(name);
-        let copied = Command::new("cp")
-            .arg("-a")
-            .arg(run_folder().join("template"))
-            .arg(&folder)
-            .status();
-        assert!(
-            copied.unwrap().success(),
-            "the cluster template cannot be copied"
-        );
+        let folder = fresh_folder("cluster");
+        copy_folder(&run_folder().join("template"), &folder);
+        let settings = settings
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        Self::start_in(folder, settings.collect()).await
+    }
+
+    /// Starts a server in a data folder that is there, which is its own from now on.
+    pub(super) async fn start_in(folder: PathBuf, settings: Vec<(String, String)>) -> Self {
         let mut cluster = Self {
             folder,
             port: free_port(),
-            settings: settings
-                .iter()
-                .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
-                .collect(),
+            settings,
             server: None,
         };
         cluster.start_again().await;
         cluster
+    }
+
+    /// What it was started with beside the template's settings.
+    pub(super) fn settings(&self) -> &[(String, String)] {
+        &self.settings
     }
 
     /// The URL of a database in this cluster, for a superuser.
@@ -109,6 +109,44 @@ impl Cluster {
         .await;
     }
 
+    /// Kills one backend, upon which the server ends all of them and goes through crash recovery
+    /// while its first process lives. Returns when it takes connections again.
+    pub(crate) async fn kill_backend_9(&self) {
+        let url = self.url();
+        let mut witness = PgConnection::connect(&url).await.unwrap();
+        let mut victim = PgConnection::connect(&url).await.unwrap();
+        let backend: i32 = sqlx::query_scalar("SELECT pg_backend_pid()")
+            .fetch_one(&mut victim)
+            .await
+            .unwrap();
+        kill_process(Pid::from_raw(backend).unwrap(), Signal::KILL).unwrap();
+        // From the witness's end on nobody is let in until the recovery is done.
+        eventually("all backends end", SERVER_DEADLINE, async || {
+            witness.ping().await.err()
+        })
+        .await;
+        eventually("the server has recovered", SERVER_DEADLINE, async || {
+            PgConnection::connect(&url).await.ok()
+        })
+        .await;
+    }
+
+    /// A copy of the data folder, taken while the server runs.
+    pub(crate) async fn physical_backup(&self) -> Backup {
+        Backup::take(self, &[]).await
+    }
+
+    /// Stops the server, puts the backup in the place of its data folder, and starts it on the
+    /// same port. It recovers up to the end of the backup; what was committed later is lost.
+    pub(crate) async fn restore_from(&mut self, backup: &Backup) {
+        self.stop_fast().await;
+        let log = self.log();
+        fs::remove_dir_all(&self.folder).unwrap();
+        copy_folder(backup.folder(), &self.folder);
+        fs::write(self.log_path(), log).unwrap();
+        self.start_again().await;
+    }
+
     /// What the server has logged since it was made.
     pub(crate) fn log(&self) -> String {
         fs::read_to_string(self.log_path()).unwrap_or_default()
@@ -131,7 +169,7 @@ impl Cluster {
             .append(true)
             .open(self.log_path());
         let log = log.unwrap();
-        let mut command = Command::new(postgres_program("postgres"));
+        let mut command = server_command(&postgres_program("postgres"));
         command
             .arg("-D")
             .arg(&self.folder)
@@ -144,9 +182,6 @@ impl Cluster {
             .stderr(log);
         for (name, value) in &self.settings {
             command.arg("-c").arg(format!("{name}={value}"));
-        }
-        if let Some((user, group)) = postgres_owner() {
-            command.uid(user).gid(group);
         }
         command.spawn().unwrap()
     }
@@ -175,8 +210,21 @@ impl Drop for Cluster {
     }
 }
 
+/// A name for a folder of this run that no one has used.
+pub(super) fn fresh_folder(what: &str) -> PathBuf {
+    let name = format!("{what}-{}", uuid::Uuid::new_v4().simple());
+    run_folder().join("clusters").join(name)
+}
+
+/// Copies a folder with its owners to a place where nothing is.
+fn copy_folder(from: &Path, to: &Path) {
+    let copied = Command::new("cp").arg("-a").arg(from).arg(to).status();
+    let from = from.display();
+    assert!(copied.unwrap().success(), "{from} cannot be copied");
+}
+
 /// A backend that outlives its killed postmaster by a moment may still write.
-fn remove_folder(folder: &Path) {
+pub(super) fn remove_folder(folder: &Path) {
     for _ in 0..3 {
         if fs::remove_dir_all(folder).is_ok() {
             return;
@@ -186,7 +234,7 @@ fn remove_folder(folder: &Path) {
 
 /// A port on 127.0.0.1 that nobody listens on, below the range that the kernel gives to clients, so
 /// that it is still free when a server comes back to it.
-fn free_port() -> u16 {
+pub(super) fn free_port() -> u16 {
     let bytes = uuid::Uuid::new_v4().into_bytes();
     let start = u16::from_be_bytes([bytes[0], bytes[1]]) % 20_000;
     (0..20_000)

@@ -1,6 +1,8 @@
 //! What `tests/run` tells the tests about the machine they run on.
 
-use std::path::PathBuf;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// A variable that `tests/run` exports. Panics with the remedy where it is missing.
 pub(crate) fn variable(name: &str) -> String {
@@ -34,6 +36,25 @@ pub(crate) fn postgres_owner() -> Option<(u32, u32)> {
     let owner = std::env::var("BLOOMGATE_TEST_POSTGRES_OWNER").ok()?;
     let (user, group) = owner.split_once(':').unwrap();
     Some((user.parse().unwrap(), group.parse().unwrap()))
+}
+
+/// A server's program, to be run as whom PostgreSQL accepts. PgBouncer refuses root as well.
+pub(crate) fn server_command(program: &Path) -> Command {
+    let mut command = Command::new(program);
+    if let Some((user, group)) = postgres_owner() {
+        command.uid(user).gid(group);
+    }
+    command
+}
+
+/// PgBouncer's program, which Debian keeps off the PATH of everyone but root.
+pub(crate) fn pgbouncer_program() -> PathBuf {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path)
+        .chain(["/usr/sbin".into(), "/usr/local/sbin".into()])
+        .map(|folder: PathBuf| folder.join("pgbouncer"))
+        .find(|program| program.is_file())
+        .expect("no pgbouncer on this machine: tests/install-missing installs it")
 }
 
 /// The password of the role `postgres` in every cluster of this run.

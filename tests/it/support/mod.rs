@@ -2,6 +2,9 @@
 //!
 //! - [`Database`]: a fresh database for each test, in the cluster that `tests/run` has started.
 //! - [`Cluster`]: a PostgreSQL server of one's own, to stop, kill and start again.
+//! - [`Standby`]: a second server that follows a cluster, to fail over to; [`Backup`]: a copy of
+//!   a cluster's data folder, to go back to.
+//! - [`PgBouncer`]: a pool in transaction mode in front of a database.
 //! - [`Proxy`]: a network between the program and its database that can fail in every way.
 //! - [`Bloomgate`]: the real program, as a process of its own.
 //! - [`Roads`]: the program with a filter for each road that an item can come by.
@@ -12,26 +15,32 @@
 #![allow(dead_code)]
 
 mod answer;
+mod backup;
 mod bloomgate;
 mod cluster;
 mod database;
 pub(crate) mod environment;
 mod launch;
+mod pgbouncer;
 mod proxy;
 mod roads;
+mod standby;
 #[cfg(test)]
 mod tests;
 
 #[allow(unused_imports)]
 pub(crate) use self::{
     answer::{Answer, Checked},
+    backup::Backup,
     bloomgate::Bloomgate,
     cluster::Cluster,
     database::{Database, DatabaseOptions},
     environment::tls_folder,
     launch::{Finished, Launch},
+    pgbouncer::PgBouncer,
     proxy::{Conduct, Proxy},
     roads::Roads,
+    standby::Standby,
 };
 
 use std::time::{Duration, Instant};

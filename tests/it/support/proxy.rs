@@ -29,6 +29,7 @@ pub(crate) enum Conduct {
 
 #[derive(Debug, Clone, Copy)]
 struct Rules {
+    upstream: SocketAddr,
     conduct: Conduct,
     /// How often all connections were cut.
     cuts: u64,
@@ -42,16 +43,17 @@ pub(crate) struct Proxy {
 }
 
 impl Proxy {
-    /// Listens on a port of its own and passes everything on to `upstream` (`host:port`).
+    /// Listens on a port of its own and passes everything on to `upstream` (an IP address and a port).
     pub(crate) async fn start(upstream: &str) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let address = listener.local_addr().unwrap();
         let (rules, seen_rules) = watch::channel(Rules {
+            upstream: upstream.parse().unwrap(),
             conduct: Conduct::Pass,
             cuts: 0,
         });
         let mut tasks = JoinSet::new();
-        tasks.spawn(accept(listener, upstream.to_owned(), seen_rules));
+        tasks.spawn(accept(listener, seen_rules));
         Self {
             address,
             rules,
@@ -62,6 +64,12 @@ impl Proxy {
     /// Its own `host:port`.
     pub(crate) fn address(&self) -> String {
         self.address.to_string()
+    }
+
+    /// Leads new connections to another server, as an address does that moves in a failover.
+    pub(crate) fn lead_to(&self, upstream: &str) {
+        let upstream = upstream.parse().unwrap();
+        self.rules.send_modify(|rules| rules.upstream = upstream);
     }
 
     /// Switches the conduct, for present connections too.
@@ -76,7 +84,7 @@ impl Proxy {
 }
 
 /// Takes connections until the proxy is dropped; their tasks end with it.
-async fn accept(listener: TcpListener, upstream: String, mut rules: watch::Receiver<Rules>) {
+async fn accept(listener: TcpListener, mut rules: watch::Receiver<Rules>) {
     let address = listener.local_addr().unwrap();
     let mut listener = Some(listener);
     let mut connections = JoinSet::new();
@@ -95,7 +103,7 @@ async fn accept(listener: TcpListener, upstream: String, mut rules: watch::Recei
         tokio::select! {
             accepted = accepted => {
                 let (client, _) = accepted.unwrap();
-                connections.spawn(relay(client, upstream.clone(), rules.clone()));
+                connections.spawn(relay(client, rules.clone()));
             }
             changed = rules.changed() => if changed.is_err() { return },
         }
@@ -103,7 +111,8 @@ async fn accept(listener: TcpListener, upstream: String, mut rules: watch::Recei
 }
 
 /// Serves one connection until either end, or a cut, ends it.
-async fn relay(client: TcpStream, upstream: String, rules: watch::Receiver<Rules>) {
+async fn relay(client: TcpStream, rules: watch::Receiver<Rules>) {
+    let upstream = rules.borrow().upstream;
     let Ok(server) = TcpStream::connect(upstream).await else {
         return;
     };

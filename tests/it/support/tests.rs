@@ -1,5 +1,7 @@
 //! The support holds: a test that relies on a broken network or a killed server can rely on it.
 
+mod servers;
+
 use std::time::{Duration, Instant};
 
 use sqlx::postgres::{PgConnectOptions, PgSslMode};
