@@ -19,6 +19,10 @@ deny:
 test *arguments:
     tests/run {{ arguments }}
 
+# Fuzz every target, so many seconds in total, or those named
+fuzz seconds="600" *targets:
+    fuzz/run {{ seconds }} {{ targets }}
+
 # The benchmarks of the core
 bench *arguments:
     cargo bench --locked {{ arguments }}

@@ -31,7 +31,7 @@ const FIELD_LIMIT_BYTES: usize = 1024 * 1024 * 1024;
 
 /// Why a stream is not what it should be.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(super) enum CopyError {
+pub(crate) enum CopyError {
     /// Another format, or no COPY at all.
     #[error("expected the signature of a binary COPY, found other bytes")]
     Signature,
@@ -85,7 +85,7 @@ enum Place {
 
 /// A parser of rows with `COLUMNS` fields. Feed it with [`push`](Self::push), then
 /// [`finish`](Self::finish).
-pub(super) struct CopyParser<const COLUMNS: usize> {
+pub(crate) struct CopyParser<const COLUMNS: usize> {
     place: Place,
     rows: u64,
     /// The front of what did not yet arrive whole: a header or a tuple, never more.
@@ -94,7 +94,7 @@ pub(super) struct CopyParser<const COLUMNS: usize> {
 
 impl<const COLUMNS: usize> CopyParser<COLUMNS> {
     /// A parser at the front of a stream.
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             place: Place::Header,
             rows: 0,
@@ -103,7 +103,7 @@ impl<const COLUMNS: usize> CopyParser<COLUMNS> {
     }
 
     /// Rows that have arrived whole.
-    pub(super) fn rows(&self) -> u64 {
+    pub(crate) fn rows(&self) -> u64 {
         self.rows
     }
 
@@ -112,7 +112,7 @@ impl<const COLUMNS: usize> CopyParser<COLUMNS> {
     ///
     /// # Errors
     /// When the bytes break the grammar. The parser is of no use afterwards.
-    pub(super) fn push(
+    pub(crate) fn push(
         &mut self,
         chunk: &[u8],
         mut on_row: impl FnMut([Option<&[u8]>; COLUMNS]),
@@ -135,7 +135,7 @@ impl<const COLUMNS: usize> CopyParser<COLUMNS> {
     ///
     /// # Errors
     /// When the trailer has not come.
-    pub(super) fn finish(self) -> Result<u64, CopyError> {
+    pub(crate) fn finish(self) -> Result<u64, CopyError> {
         match self.place {
             Place::End => Ok(self.rows),
             Place::Header | Place::Extension { .. } | Place::Tuples => {

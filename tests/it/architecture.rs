@@ -3,6 +3,7 @@
 
 mod source;
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -210,6 +211,32 @@ fn unsafe_code_is_forbidden_in_both_crates() {
             .unwrap();
         assert!(forbids_unsafe_code(text), "src/{root}");
     }
+}
+
+/// The packages of a lock file, as name and version.
+fn locked_packages(lock_file: &str) -> BTreeSet<(String, String)> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(lock_file);
+    let lock: toml::Table = fs::read_to_string(path).unwrap().parse().unwrap();
+    let text = |value: &toml::Value| value.as_str().unwrap().to_owned();
+    let packages = lock["package"].as_array().unwrap().iter();
+    packages
+        .map(|package| (text(&package["name"]), text(&package["version"])))
+        .collect()
+}
+
+#[test]
+fn what_is_fuzzed_stands_on_the_versions_that_are_shipped() {
+    let shipped = locked_packages("Cargo.lock");
+    let is_shipped = |name: &str| shipped.iter().any(|(other, _)| other == name);
+    let fuzzed = locked_packages("fuzz/Cargo.lock");
+    let others: Vec<_> = fuzzed
+        .difference(&shipped)
+        .filter(|(name, _)| is_shipped(name))
+        .collect();
+    assert!(
+        others.is_empty(),
+        "{others:?}: to follow, `cp Cargo.lock fuzz/ && cargo update -w --manifest-path fuzz/Cargo.toml`"
+    );
 }
 
 #[track_caller]
