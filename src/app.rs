@@ -244,6 +244,7 @@ fn settings(config: &Config) -> Settings {
         max_staleness: config.max_staleness,
         poll_interval: config.poll_interval,
         rebuild_interval: config.rebuild_interval,
+        change_retention: config.change_retention,
         snapshot_interval: config.snapshot_interval,
         wait_timeout: config.wait_timeout,
         expiry_leeway: SignedDuration::try_from(config.expiry_leeway)
@@ -287,9 +288,11 @@ fn configured_source(
     source: &SourceConfig,
 ) -> Result<ConfiguredSource, StoreError> {
     let adapter = PostgresSource::new(&PostgresSourceOptions {
-        name: format!("{} of {}", source.name, filter.name),
+        filter: filter.name.to_string(),
+        source: source.name.clone(),
         url: source.database_url.clone(),
         query: source.query.clone(),
+        max_staleness: source.max_staleness,
     })?;
     Ok(ConfiguredSource {
         name: source.name.clone(),

@@ -57,6 +57,8 @@ pub enum Command {
     /// Look at snapshots; the service may run meanwhile
     #[command(subcommand)]
     Snapshot(SnapshotCommand),
+    /// Print the SQL that makes what is written to a table of yours known to a filter at once
+    FollowSql(FollowSqlArgs),
     /// Ask the service that runs here whether it lives; for containers
     Healthcheck,
 }
@@ -100,6 +102,32 @@ pub struct PlanArgs {
     /// Share of false answers at capacity, between 0 and 1
     #[arg(long, value_name = "RATE")]
     pub false_positive_rate: f64,
+}
+
+/// Which table is to be followed, and what of its rows is the item.
+#[derive(Debug, Clone, Args)]
+pub struct FollowSqlArgs {
+    /// The filter
+    #[arg(value_name = "FILTER", value_parser = parse_filter_name)]
+    pub filter: FilterName,
+    /// The table that is written to; a name of upper case or blanks as it is, or in double quotes
+    #[arg(long, value_name = "SCHEMA.TABLE")]
+    pub table: String,
+    /// The item: a column, or an expression over the row NEW, such as "NEW.payload->>'jti'"
+    #[arg(long, value_name = "COLUMN_OR_EXPRESSION")]
+    pub item: String,
+    /// When the item may be forgotten, a timestamptz; left out: never
+    #[arg(long, value_name = "COLUMN_OR_EXPRESSION")]
+    pub expires: Option<String>,
+    /// Which rows count, such as "NEW.revoked"; left out: all
+    #[arg(long, value_name = "CONDITION")]
+    pub when: Option<String>,
+    /// The source of the filter; left out: its only one
+    #[arg(long, value_name = "NAME")]
+    pub source: Option<String>,
+    /// The role that bloomgate logs in as there; left out: that of the source's database URL
+    #[arg(long, value_name = "ROLE")]
+    pub role: Option<String>,
 }
 
 /// What a new key is to be.
@@ -225,6 +253,7 @@ mod tests {
             "bloomgate snapshot verify data/snapshots/a.bloom --data-dir data",
             "bloomgate plan --capacity 1000000 --false-positive-rate 0.01",
             "bloomgate key new --id gateway --scope check,add --filter revoked-jti",
+            "bloomgate follow-sql revoked-jti --table auth.tokens --item jti --expires expires_at",
         ] {
             assert!(parse(line).is_ok(), "{line}");
         }
@@ -232,6 +261,8 @@ mod tests {
             "bloomgate plan --capacity 1000000",
             "bloomgate snapshot verify",
             "bloomgate key new --id gateway",
+            "bloomgate follow-sql revoked-jti --table auth.tokens",
+            "bloomgate follow-sql A --table auth.tokens --item jti",
             "bloomgate key new --id gateway --scope chek",
             "bloomgate key new --id a/b --scope check",
             "bloomgate key new --id gateway --scope check --filter A",

@@ -13,6 +13,7 @@ pub mod clock;
 pub mod config;
 pub mod disk;
 pub mod filter;
+pub mod follow_sql;
 pub mod healthcheck;
 pub mod http;
 pub mod service;

@@ -14,7 +14,7 @@ use std::process::ExitCode;
 use anyhow::Context;
 use bloomgate::cli::{self, Cli, Command, ConfigCommand, KeyCommand, SnapshotCommand};
 use bloomgate::config::{self, Config, ConfigErrors};
-use bloomgate::{app, healthcheck, http, telemetry};
+use bloomgate::{app, follow_sql, healthcheck, http, telemetry};
 use clap::Parser;
 
 /// The exit code for a configuration that is not valid, as for a command line that is not.
@@ -73,6 +73,10 @@ fn run(cli: &Cli) -> anyhow::Result<()> {
                 "{}",
                 app::snapshots::verify(&load_config(cli)?, &args.file)?
             );
+            Ok(())
+        }
+        Command::FollowSql(args) => {
+            print!("{}", follow_sql::follow_sql(&load_config(cli)?, args)?);
             Ok(())
         }
         Command::Healthcheck => {

@@ -5,6 +5,7 @@
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use super::answers::{Progress, SourceDescription, State};
 use super::freshness::Followed;
@@ -30,7 +31,7 @@ pub struct Feed {
     /// `store`, or the source's name.
     pub name: String,
     /// The age past which the feed counts as not followed, in milliseconds.
-    pub max_staleness_ms: u64,
+    max_staleness_ms: AtomicU64,
     /// The moment up to which it is followed.
     pub followed: Followed,
     /// The rows of the load under way, or of the last one.
@@ -60,7 +61,7 @@ impl Feed {
     pub fn new(name: String, max_staleness_ms: u64) -> Self {
         Self {
             name,
-            max_staleness_ms,
+            max_staleness_ms: AtomicU64::new(max_staleness_ms),
             followed: Followed::never(),
             rows: RowCounts::default(),
             loading: AtomicBool::new(false),
@@ -69,6 +70,13 @@ impl Feed {
             expired_at_first: AtomicU64::new(0),
             last_load: Mutex::default(),
         }
+    }
+
+    /// Sets the age past which it counts as not followed: a source that is followed is held to less
+    /// than one that is read at intervals.
+    pub fn set_max_staleness(&self, bound: Duration) {
+        let bound_ms = u64::try_from(bound.as_millis()).unwrap_or(u64::MAX);
+        self.max_staleness_ms.store(bound_ms, Ordering::Relaxed);
     }
 
     /// Records that a load begins.
@@ -143,7 +151,9 @@ impl Feed {
         if !self.is_complete() {
             State::Loading
         } else if !self.void.load(Ordering::Acquire)
-            && self.followed.is_within(self.max_staleness_ms, now)
+            && self
+                .followed
+                .is_within(self.max_staleness_ms.load(Ordering::Relaxed), now)
         {
             State::Live
         } else {

@@ -14,7 +14,8 @@
 //!   generation that is complete has all that the last applied poll's cursor reaches;
 //! * a load that fails is begun again from its start; a partial one is never taken for the whole.
 //!
-//! Who sets what: a feed's completeness and age are set here and in [`super::load`], nowhere else.
+//! Who sets what: a feed's completeness and age are set here and in [`super::source_reader`], nowhere
+//! else.
 
 use std::collections::HashMap;
 use std::pin::Pin;
@@ -34,6 +35,7 @@ use super::load::{Loader, LoadsAtOnce, StoreLoaded};
 use super::ports::{ChangeSink, FilterId, Moment, Polled, Store, StoreError};
 use super::registry::{Hosted, Registry};
 use super::retry::{RETRY_LONGEST, retry_waits};
+use super::source_reader::SourceReader;
 
 /// The shortest time between two polls, however many hints come: 200 polls a second at most.
 const SHORTEST_POLL_INTERVAL: Duration = Duration::from_millis(5);
@@ -73,15 +75,14 @@ pub struct Lifecycle {
 struct Running {
     /// By the number of the generation: the epoch of its last load, and the load.
     stores: HashMap<u64, (u64, AbortHandle)>,
-    sources: Vec<AbortHandle>,
-    /// The latest generation that the sources are being read into.
-    sources_since: u64,
+    /// By the number of the generation: its readers, which end by themselves.
+    sources: HashMap<u64, Vec<AbortHandle>>,
 }
 
 impl Running {
     fn abort(&self) {
         self.stores.values().for_each(|(_, load)| load.abort());
-        self.sources.iter().for_each(AbortHandle::abort);
+        self.sources.values().flatten().for_each(AbortHandle::abort);
     }
 }
 
@@ -341,6 +342,13 @@ impl Lifecycle {
             }
             stays
         });
+        running.sources.retain(|number, sources| {
+            let stays = hosted.generations().any(|there| there.number == *number);
+            if !stays {
+                sources.iter().for_each(AbortHandle::abort);
+            }
+            stays
+        });
         let loader = |feed: FeedOf| Loader {
             service: Arc::clone(&self.service),
             filter: hosted.name.clone(),
@@ -358,19 +366,22 @@ impl Lifecycle {
             let load = loader(FeedOf::Store).load_store(Arc::clone(generation), epoch);
             let load = self.loads.spawn(async move { Some(load.await) });
             running.stores.insert(number, (epoch, load));
-            if number > running.sources_since {
-                running.sources_since = number;
-                running.sources.drain(..).for_each(|source| source.abort());
-                for (index, source) in hosted.sources.iter().enumerate() {
-                    let loader = loader(FeedOf::Source(index));
-                    let reading = loader.keep_reading(filter, source.clone(), index);
-                    let reading = self.loads.spawn(async move {
-                        reading.await;
-                        None
-                    });
-                    running.sources.push(reading);
-                }
+            if running.sources.contains_key(&number) {
+                continue;
             }
+            let sources = hosted.sources.iter().enumerate().map(|(index, source)| {
+                let reader = SourceReader {
+                    loader: loader(FeedOf::Source(index)),
+                    generation: Arc::clone(generation),
+                    source: source.clone(),
+                    index,
+                };
+                self.loads.spawn(async move {
+                    reader.run().await;
+                    None
+                })
+            });
+            running.sources.insert(number, sources.collect());
         }
     }
 }

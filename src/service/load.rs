@@ -13,8 +13,7 @@ use super::cursor::Cursor;
 use super::declaration::FilterName;
 use super::filling::{FeedOf, Filling};
 use super::generation::Generation;
-use super::ports::{FilterId, Moment, StoreError};
-use super::registry::ConfiguredSource;
+use super::ports::{Moment, StoreError};
 use super::retry::{RETRY_LONGEST, retry_waits};
 
 /// Loads of one kind that run side by side: each holds a connection.
@@ -72,10 +71,12 @@ pub struct Loader {
     pub at_once: Arc<Semaphore>,
 }
 
-/// Says when and for how long a load ran that took its whole cut.
-struct Took {
-    asked: Moment,
-    seconds: f64,
+/// When and for how long a load ran.
+pub(super) struct Took {
+    /// When it was asked for.
+    pub(super) asked: Moment,
+    /// How long it took.
+    pub(super) seconds: f64,
 }
 
 impl Loader {
@@ -113,47 +114,12 @@ impl Loader {
         }
     }
 
-    /// Loads a source into every generation that its filter has, and again after each of its
-    /// refresh intervals. Ends when the filter is gone.
-    pub async fn keep_reading(self, filter: FilterId, source: ConfiguredSource, index: usize) {
-        let feed = FeedOf::Source(index);
-        let mut waits = retry_waits();
-        // Looked up before each load: what came in since is filled as well, and what is filled by
-        // one load is filled by all that follow, or a swap could lose a row.
-        while let Some(hosted) = self.service.registry.all().of(filter).cloned() {
-            let generations: Vec<_> = hosted.generations().cloned().collect();
-            drop(hosted);
-            let mut filling = self.filling(generations, feed);
-            let (outcome, took) = self.timed(source.adapter.load(&mut filling)).await;
-            match outcome {
-                Ok(()) => {
-                    let now = self.service.clock.now();
-                    let generations = self.log_loaded(feed, filling, took.seconds);
-                    for generation in generations {
-                        feed.of(&generation)
-                            .load_succeeded(took.asked, took.seconds);
-                        generation.note_completion(now);
-                    }
-                    self.service.snapshot_due.notify_one();
-                    waits = retry_waits();
-                    tokio::time::sleep(source.refresh_interval).await;
-                }
-                Err(error) => {
-                    let (generations, _) = filling.finish();
-                    let feeds: Vec<_> = generations.iter().map(|of| feed.of(of)).collect();
-                    self.log_failed(&feeds, &error);
-                    tokio::time::sleep(waits.next().unwrap_or(RETRY_LONGEST)).await;
-                }
-            }
-        }
-    }
-
-    fn filling(&self, generations: Vec<Arc<Generation>>, feed: FeedOf) -> Filling {
+    pub(super) fn filling(&self, generations: Vec<Arc<Generation>>, feed: FeedOf) -> Filling {
         Filling::new(generations, feed, self.service.settings.expiry_leeway)
     }
 
     /// Runs a load when it is its turn.
-    async fn timed<T>(&self, load: impl Future<Output = T>) -> (T, Took) {
+    pub(super) async fn timed<T>(&self, load: impl Future<Output = T>) -> (T, Took) {
         let turn = self.at_once.acquire().await;
         let asked = self.service.clock.now();
         let begun = Instant::now();
@@ -163,7 +129,7 @@ impl Loader {
         (outcome, Took { asked, seconds })
     }
 
-    fn log_loaded(&self, feed: FeedOf, filling: Filling, seconds: f64) -> Vec<Arc<Generation>> {
+    pub(super) fn log_loaded(&self, feed: FeedOf, filling: Filling, seconds: f64) -> Vec<Arc<Generation>> {
         let (generations, rows) = filling.finish();
         if let Some(generation) = generations.first() {
             let (filter, feed) = (&self.filter, &feed.of(generation).name);
@@ -173,7 +139,7 @@ impl Loader {
         generations
     }
 
-    fn log_failed(&self, feeds: &[&super::feed::Feed], error: &StoreError) {
+    pub(super) fn log_failed(&self, feeds: &[&super::feed::Feed], error: &StoreError) {
         crate::telemetry::record_store_error();
         if let Some(feed) = feeds.first() {
             let (filter, feed) = (&self.filter, &feed.name);

@@ -28,6 +28,7 @@ pub mod registry;
 pub mod retry;
 pub mod snapshot_store;
 pub mod snapshotter;
+pub mod source_reader;
 pub mod visibility;
 pub mod watermark;
 
@@ -68,6 +69,8 @@ pub struct Settings {
     pub poll_interval: Duration,
     /// The age at which a generation is rebuilt.
     pub rebuild_interval: Duration,
+    /// How long records of a source's changes are kept.
+    pub change_retention: Duration,
     /// How often generations are saved.
     pub snapshot_interval: Duration,
     /// How long an add may wait until it is effective everywhere.

@@ -4,7 +4,8 @@
 //!
 //! * [`Store::add`] returns only after the rows are durable, and writes all of them or none;
 //! * [`Store::load`] and [`Source::load`] give every row of one consistent cut to the sink, or
-//!   end with an error: a short stream is an error, never a short set;
+//!   end with an error: a short stream is an error, never a short set; so does
+//!   [`Source::poll`] with what was committed since its cursor;
 //! * [`Store::poll`] gives every row that was committed since the cursor it is handed, whoever
 //!   committed it, or an error: it never passes a row over as one of this process' own;
 //! * no error carries an item, a password or a key.
@@ -207,8 +208,18 @@ pub trait Source: Send + Sync + 'static {
     /// Looks at the query's columns without reading rows.
     async fn examine(&self) -> Result<(), StoreError>;
 
-    /// Streams the rows of the query, as of one cut.
-    async fn load(&self, sink: &mut dyn RowSink) -> Result<(), StoreError>;
+    /// Streams the rows of the query, as of one cut, and gives the cursor of that cut. None where
+    /// the database records no changes of it: then only the next load tells them.
+    async fn load(&self, sink: &mut dyn RowSink) -> Result<Option<Cursor>, StoreError>;
+
+    /// Streams what was changed since `after`, which came from [`Source::load`] or from here, and
+    /// gives the cursor of this moment. [`StoreError::CursorVoid`] before any row was given when
+    /// `after` does not hold any more.
+    async fn poll(&self, after: &Cursor, sink: &mut dyn RowSink) -> Result<Cursor, StoreError>;
+
+    /// Deletes some records of changes that are older than `retention`; false when none are left.
+    /// A cursor from before what was deleted is void.
+    async fn prune(&self, retention: Duration) -> Result<bool, StoreError>;
 }
 
 /// Why a store or a source did not do what it was asked.

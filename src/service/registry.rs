@@ -26,8 +26,10 @@ pub struct ConfiguredSource {
     pub name: String,
     /// How often it is read again.
     pub refresh_interval: Duration,
-    /// The age past which it counts as not followed.
+    /// The age past which it counts as not followed, where it is read at intervals.
     pub max_staleness: Duration,
+    /// The same, where its changes are recorded and polled.
+    pub followed_max_staleness: Duration,
     /// The way to its rows.
     pub adapter: Arc<dyn Source>,
 }

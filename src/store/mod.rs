@@ -17,6 +17,7 @@ mod rows;
 mod source;
 mod sqlite;
 
+pub use postgres::url::role_of;
 pub use postgres::{PostgresStore, PostgresStoreOptions};
-pub use source::{PostgresSource, PostgresSourceOptions};
+pub use source::{FollowSql, FollowSqlError, FollowedTable, PostgresSource, PostgresSourceOptions};
 pub use sqlite::SqliteStore;

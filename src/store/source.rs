@@ -4,34 +4,56 @@
 //! text is the item as its owner knows it, anything else is refused by name.
 
 mod columns;
+mod follow;
+mod follow_sql;
+mod sql_text;
+
+use std::time::Duration;
 
 use async_trait::async_trait;
 use secrecy::SecretString;
 use sqlx::{AssertSqlSafe, Executor as _, PgConnection, SqlSafeStr as _, Statement as _};
 
+use tokio::sync::Mutex;
+use tokio::time::{Instant, timeout_at};
+
 use self::columns::{Column, refuse_unfit};
+use self::follow::{Picture, Standing, Subject};
+pub use self::follow_sql::{FollowSql, FollowSqlError, FollowedTable};
 use super::postgres::errors::{Fault, within};
 use super::postgres::session::{STEP_LIMIT, close};
 use super::postgres::stream;
 use super::postgres::url::Target;
+use crate::service::cursor::Cursor;
 use crate::service::ports::{RowSink, Source, StoreError};
+
+/// Longest time that a poll waits for an answer.
+const POLL_LIMIT: Duration = Duration::from_secs(10);
 
 /// Which query, on which database.
 #[derive(Debug, Clone)]
 pub struct PostgresSourceOptions {
-    /// Its name, for messages.
-    pub name: String,
+    /// The filter that it feeds.
+    pub filter: String,
+    /// Its name, unique in the filter.
+    pub source: String,
     /// `postgres://user:password@host:port/database`, with the parameters of libpq that sqlx
     /// knows, such as `sslmode` and `sslrootcert`.
     pub url: SecretString,
     /// One SELECT. Its first column is the item; a second one, if there, its expiry.
     pub query: String,
+    /// How old what is known of it may be: a poll gets its answer sooner, or fails.
+    pub max_staleness: Duration,
 }
 
 /// A query on PostgreSQL.
 pub struct PostgresSource {
     target: Target,
     query: String,
+    subject: Subject,
+    poll_limit: Duration,
+    /// Kept open between polls, unless one failed.
+    session: Mutex<Option<PgConnection>>,
 }
 
 impl PostgresSource {
@@ -40,7 +62,7 @@ impl PostgresSource {
     /// # Errors
     /// [`StoreError::Refused`] when the URL is malformed or the query empty.
     pub fn new(options: &PostgresSourceOptions) -> Result<Self, StoreError> {
-        let label = format!("the source {}", options.name);
+        let label = format!("the source {} of {}", options.source, options.filter);
         let target = Target::parse(&label, &options.url)?;
         let query = options
             .query
@@ -52,7 +74,84 @@ impl PostgresSource {
         Ok(Self {
             target,
             query: query.to_owned(),
+            subject: Subject {
+                filter: options.filter.clone(),
+                source: options.source.clone(),
+            },
+            poll_limit: (options.max_staleness / 5 * 4).min(POLL_LIMIT),
+            session: Mutex::new(None),
         })
+    }
+
+    /// The session that was kept, or a new one. To be kept again after what ended well.
+    async fn session(&self) -> Result<PgConnection, StoreError> {
+        match self.session.lock().await.take() {
+            Some(session) => Ok(session),
+            None => self.target.connect().await,
+        }
+    }
+
+    /// Makes sure that a cursor can be given, as far as it can.
+    async fn prepare_cursor(&self, session: &mut PgConnection) -> Result<(), StoreError> {
+        let what = &self.target.what;
+        let mut transaction = stream::begin(session, what).await?;
+        let standing = self.subject.standing(&mut transaction, what).await?;
+        drop(transaction);
+        match standing {
+            Standing::Followed(_) => follow::renew_marker(session, what).await,
+            Standing::NotFollowed(_) => Ok(()),
+        }
+    }
+
+    /// The cursor of a cut, when the database records what is changed after it.
+    async fn cursor(&self, transaction: &mut PgConnection) -> Result<Option<Cursor>, StoreError> {
+        let (what, subject) = (&self.target.what, &self.subject);
+        match subject.standing(transaction, what).await? {
+            Standing::Followed(triggers) => {
+                let picture = subject.picture(transaction, what, &triggers, None).await?;
+                Ok(picture.map(Picture::into_cursor))
+            }
+            Standing::NotFollowed(_) => Ok(None),
+        }
+    }
+
+    /// The picture of this moment, unless it voids the cursor.
+    async fn picture_after(
+        &self,
+        transaction: &mut PgConnection,
+        after: &Cursor,
+    ) -> Result<Picture, StoreError> {
+        let (what, subject) = (&self.target.what, &self.subject);
+        let void = |detail: &str| StoreError::CursorVoid {
+            what: what.clone(),
+            detail: detail.to_owned(),
+        };
+        let triggers = match subject.standing(transaction, what).await? {
+            Standing::Followed(triggers) => triggers,
+            Standing::NotFollowed(why) => return Err(void(why)),
+        };
+        let picture = subject.picture(transaction, what, &triggers, Some(after));
+        let picture = picture
+            .await?
+            .ok_or_else(|| void("the server has crashed, or was restored or promoted"))?;
+        match picture.void(after) {
+            Some(why) => Err(void(why)),
+            None => Ok(picture),
+        }
+    }
+
+    /// Has what is asked end before the poll's time is up.
+    async fn before<T>(
+        &self,
+        deadline: Instant,
+        asked: impl Future<Output = Result<T, StoreError>>,
+    ) -> Result<T, StoreError> {
+        timeout_at(deadline, asked)
+            .await
+            .unwrap_or_else(|_elapsed| {
+                let detail = format!("no answer within {:?}", self.poll_limit);
+                Err(Fault::Unreachable(detail).of(&self.target.what))
+            })
     }
 
     /// The query's columns, refused unless they are an item and perhaps an expiry.
@@ -67,6 +166,10 @@ impl PostgresSource {
         for column in statement.columns() {
             columns.push(Column::look_up(transaction, what, column).await?);
         }
+        // A prepared statement has a name, which would stay behind on a pooler's session and be in
+        // the way of the next one's.
+        let forget = sqlx::raw_sql("DEALLOCATE ALL");
+        within(STEP_LIMIT, what, forget.execute(transaction)).await?;
         refuse_unfit(&columns).map_err(|detail| Fault::Refused(detail).of(what))?;
         Ok(columns)
     }
@@ -83,17 +186,53 @@ impl Source for PostgresSource {
         Ok(())
     }
 
-    async fn load(&self, sink: &mut dyn RowSink) -> Result<(), StoreError> {
+    async fn load(&self, sink: &mut dyn RowSink) -> Result<Option<Cursor>, StoreError> {
         let what = &self.target.what;
         let mut session = self.target.connect().await?;
+        self.prepare_cursor(&mut session).await?;
         let mut transaction = stream::begin(&mut session, what).await?;
+        let cursor = self.cursor(&mut transaction).await?;
         // Looked at anew: the table may have changed since it was examined.
         let columns = self.columns(&mut transaction).await?;
         let rows = rows(&self.query, columns.len() > 1);
         stream::stream(&mut transaction, what, &rows, sink).await?;
         drop(transaction);
         close(session).await;
-        Ok(())
+        Ok(cursor)
+    }
+
+    async fn poll(&self, after: &Cursor, sink: &mut dyn RowSink) -> Result<Cursor, StoreError> {
+        let what = &self.target.what;
+        let deadline = Instant::now() + self.poll_limit;
+        let mut session = self.before(deadline, self.session()).await?;
+        let begin = stream::begin(&mut session, what);
+        let mut transaction = self.before(deadline, begin).await?;
+        let picture = self.picture_after(&mut transaction, after);
+        let picture = self.before(deadline, picture).await?;
+        sink.begin(picture.changes, picture.now);
+        if picture.changes > 0 {
+            // Of the same snapshot, as the transaction is.
+            let changes = self.subject.changes(after);
+            let (expected, patience) = (picture.changes, self.poll_limit);
+            stream::copy(&mut transaction, what, &changes, expected, patience, sink).await?;
+        }
+        within(STEP_LIMIT, what, transaction.rollback()).await?;
+        *self.session.lock().await = Some(session);
+        Ok(picture.into_cursor())
+    }
+
+    async fn prune(&self, retention: Duration) -> Result<bool, StoreError> {
+        let what = &self.target.what;
+        let mut session = self.session().await?;
+        let mut transaction = stream::begin(&mut session, what).await?;
+        let standing = self.subject.standing(&mut transaction, what).await?;
+        within(STEP_LIMIT, what, transaction.rollback()).await?;
+        let is_part_left = match standing {
+            Standing::Followed(_) => follow::prune(&mut session, what, retention).await?,
+            Standing::NotFollowed(_) => false,
+        };
+        *self.session.lock().await = Some(session);
+        Ok(is_part_left)
     }
 }
 

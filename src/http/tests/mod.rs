@@ -120,6 +120,7 @@ fn settings() -> Settings {
     Settings {
         max_staleness: Duration::from_secs(30),
         poll_interval: Duration::from_millis(50),
+        change_retention: Duration::from_secs(3_600),
         snapshot_interval: Duration::from_secs(3_600),
         rebuild_interval: Duration::from_secs(3_600),
         wait_timeout: Duration::from_secs(1),

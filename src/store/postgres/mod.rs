@@ -14,7 +14,7 @@ mod notice;
 mod server;
 pub(super) mod session;
 pub(super) mod stream;
-mod time;
+pub(super) mod time;
 pub(super) mod url;
 
 use std::sync::Arc;

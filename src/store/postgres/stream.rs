@@ -65,9 +65,26 @@ pub(crate) async fn stream(
     sink: &mut dyn RowSink,
 ) -> Result<(), StoreError> {
     let expected = count(transaction, what, rows, sink).await?;
+    copy(transaction, what, rows, expected, SILENCE_LIMIT, sink).await
+}
+
+/// Streams `rows` as [`stream`] does, of which there must be as many as `expected`: whoever calls
+/// has counted them in the same transaction and begun the sink. A server that is silent for longer
+/// than `patience` ends it.
+///
+/// # Errors
+/// As [`stream`].
+pub(crate) async fn copy(
+    transaction: &mut PgConnection,
+    what: &str,
+    rows: &str,
+    expected: u64,
+    patience: Duration,
+    sink: &mut dyn RowSink,
+) -> Result<(), StoreError> {
     let copy = format!("COPY ({rows}) TO STDOUT (FORMAT binary)");
-    let chunks = within(SILENCE_LIMIT, what, transaction.copy_out_raw(&copy)).await?;
-    let found = receive(chunks, what, expected, sink).await?;
+    let chunks = within(patience, what, transaction.copy_out_raw(&copy)).await?;
+    let found = receive(chunks, what, expected, patience, sink).await?;
     if found != expected {
         return Err(incomplete(what, expected, found));
     }
@@ -102,11 +119,12 @@ async fn receive(
     mut chunks: impl Stream<Item = Result<bytes::Bytes, sqlx::Error>> + Unpin,
     what: &str,
     expected: u64,
+    patience: Duration,
     sink: &mut dyn RowSink,
 ) -> Result<u64, StoreError> {
     let mut parser = CopyParser::<2>::new();
     let mut is_expiry_odd = false;
-    while let Some(chunk) = next(&mut chunks, what).await? {
+    while let Some(chunk) = next(&mut chunks, what, patience).await? {
         parser
             .push(&chunk, |[item, expires_at]| {
                 let expires_at = expires_at.map(<[u8; 8]>::try_from);
@@ -136,14 +154,15 @@ async fn receive(
 async fn next(
     chunks: &mut (impl Stream<Item = Result<bytes::Bytes, sqlx::Error>> + Unpin),
     what: &str,
+    patience: Duration,
 ) -> Result<Option<bytes::Bytes>, StoreError> {
     // Most chunks lie in the buffer already, and a timer for each would cost more than they do.
     let chunk = match chunks.next().now_or_never() {
         Some(chunk) => chunk,
-        None => match tokio::time::timeout(SILENCE_LIMIT, chunks.next()).await {
+        None => match tokio::time::timeout(patience, chunks.next()).await {
             Ok(chunk) => chunk,
             Err(_elapsed) => {
-                let detail = format!("the load came to a halt: no rows within {SILENCE_LIMIT:?}");
+                let detail = format!("the load came to a halt: no rows within {patience:?}");
                 return Err(Fault::Unreachable(detail).of(what));
             }
         },

@@ -82,6 +82,16 @@ impl Target {
     }
 }
 
+/// The role that a URL logs in as; none where it names none, or is malformed.
+#[must_use]
+pub fn role_of(url: &SecretString) -> Option<String> {
+    let target = Target::parse("the source", url).ok()?;
+    let url = url::Url::parse(url.expose_secret()).ok()?;
+    let has_user = !url.username().is_empty() || url.query_pairs().any(|(name, _)| name == "user");
+    // Otherwise it would be who runs this process.
+    has_user.then(|| target.options.get_username().to_owned())
+}
+
 fn parse(label: &str, url: &str) -> Result<Target, String> {
     let behind_scheme = url
         .strip_prefix("postgres://")
@@ -288,6 +298,15 @@ mod tests {
             assert!(!message.contains("ter2"), "{message}");
             assert!(!message.contains('\n'), "{message}");
         }
+    }
+
+    #[test]
+    fn the_role_is_the_urls_user_and_nobody_else() {
+        let role = |url: &str| role_of(&url.into());
+        let named = |name: &str| Some(name.to_owned());
+        assert_eq!(role("postgres://a%40b:secret@db/app"), named("a@b"));
+        assert_eq!(role("postgres://db/app?user=ann"), named("ann"));
+        assert_eq!(role("postgres://db/app"), None);
     }
 
     #[test]

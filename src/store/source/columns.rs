@@ -10,7 +10,7 @@ use crate::store::postgres::session::STEP_LIMIT;
 
 /// Types of the server whose text is the item as its owner knows it. `varchar` and `bpchar` are
 /// what SQL calls `character varying` and `character`.
-const ITEM_TYPES: [&str; 8] = [
+pub(super) const ITEM_TYPES: [&str; 8] = [
     "text", "varchar", "bpchar", "name", "uuid", "int2", "int4", "int8",
 ];
 

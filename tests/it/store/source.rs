@@ -1,5 +1,7 @@
 //! Which queries a source takes, and which it refuses, by name and with a remedy.
 
+use std::time::Duration;
+
 use bloomgate::service::ports::{Source, StoreError};
 use bloomgate::store::{PostgresSource, PostgresSourceOptions};
 
@@ -8,9 +10,11 @@ use crate::support::Database;
 
 pub(super) fn source(url: &str, query: &str) -> PostgresSource {
     PostgresSource::new(&PostgresSourceOptions {
-        name: "tokens".to_owned(),
+        filter: "revoked".to_owned(),
+        source: "tokens".to_owned(),
         url: url.into(),
         query: query.to_owned(),
+        max_staleness: Duration::from_secs(30),
     })
     .unwrap()
 }
@@ -187,9 +191,11 @@ async fn what_is_no_single_query_of_that_form_is_refused() {
     }
     for query in ["", " ;\n; "] {
         let options = PostgresSourceOptions {
-            name: "tokens".to_owned(),
+            filter: "revoked".to_owned(),
+            source: "tokens".to_owned(),
             url: database.url().into(),
             query: query.to_owned(),
+            max_staleness: Duration::from_secs(30),
         };
         assert!(PostgresSource::new(&options).is_err());
     }
