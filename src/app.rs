@@ -266,14 +266,20 @@ fn http_limits(limits: &Limits) -> HttpLimits {
 }
 
 fn configured_filters(config: &Config) -> Result<Vec<ConfiguredFilter>, StoreError> {
-    config.filters.iter().map(configured_filter).collect()
+    let filters = config.filters.iter();
+    filters
+        .map(|filter| configured_filter(config, filter))
+        .collect()
 }
 
-fn configured_filter(filter: &FilterConfig) -> Result<ConfiguredFilter, StoreError> {
+fn configured_filter(
+    config: &Config,
+    filter: &FilterConfig,
+) -> Result<ConfiguredFilter, StoreError> {
     let mut sources = filter
         .sources
         .iter()
-        .map(|source| configured_source(filter, source))
+        .map(|source| configured_source(config, filter, source))
         .collect::<Result<Vec<_>, StoreError>>()?;
     sources.sort_by(|one, other| one.name.cmp(&other.name));
     Ok(ConfiguredFilter {
@@ -284,20 +290,24 @@ fn configured_filter(filter: &FilterConfig) -> Result<ConfiguredFilter, StoreErr
 }
 
 fn configured_source(
+    config: &Config,
     filter: &FilterConfig,
     source: &SourceConfig,
 ) -> Result<ConfiguredSource, StoreError> {
+    let stated = source.stated_max_staleness;
+    let followed_max_staleness = stated.unwrap_or(config.max_staleness);
     let adapter = PostgresSource::new(&PostgresSourceOptions {
         filter: filter.name.to_string(),
         source: source.name.clone(),
         url: source.database_url.clone(),
         query: source.query.clone(),
-        max_staleness: source.max_staleness,
+        max_staleness: followed_max_staleness,
     })?;
     Ok(ConfiguredSource {
         name: source.name.clone(),
         refresh_interval: source.refresh_interval,
         max_staleness: source.max_staleness,
+        followed_max_staleness,
         adapter: Arc::new(adapter),
     })
 }

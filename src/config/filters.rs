@@ -52,6 +52,9 @@ pub struct SourceConfig {
     /// How old the last load may be before the filter is stale: longer than `refresh_interval`,
     /// 14 days at most.
     pub max_staleness: Duration,
+    /// The same where it is stated. Where it is not, a source whose changes are recorded is held to
+    /// the file's own bound.
+    pub stated_max_staleness: Option<Duration>,
     /// The query that settles a `maybe`, when there is one.
     pub confirm_query: Option<String>,
 }
@@ -222,11 +225,10 @@ fn read_source(
         REFRESH_INTERVAL,
         &REFRESH_INTERVAL_BOUNDS,
     );
-    let max_staleness = section
-        .optional("max_staleness", |value| {
-            duration(value, &MAX_STALENESS_BOUNDS)
-        })
-        .unwrap_or(refresh_interval * 2);
+    let stated_max_staleness = section.optional("max_staleness", |value| {
+        duration(value, &MAX_STALENESS_BOUNDS)
+    });
+    let max_staleness = stated_max_staleness.unwrap_or(refresh_interval * 2);
     if max_staleness <= refresh_interval && !section.faulty(&["refresh_interval"]) {
         let found = format!(
             "{} is not longer than refresh_interval, {}, so that the filter would be stale \
@@ -244,6 +246,7 @@ fn read_source(
         query: query?,
         refresh_interval,
         max_staleness,
+        stated_max_staleness,
         confirm_query,
     })
 }

@@ -158,4 +158,4 @@ impl BulkLoad<'_> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

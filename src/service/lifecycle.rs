@@ -148,6 +148,12 @@ impl Lifecycle {
         Ok(())
     }
 
+    /// Counts the times that following has begun, from 1; 0 before the first.
+    #[cfg(test)]
+    pub(super) fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
     /// Loads, follows, rebuilds and reloads until cancelled.
     ///
     /// # Errors
@@ -207,7 +213,7 @@ impl Lifecycle {
         }
     }
 
-    async fn poll(&mut self) -> Duration {
+    pub(super) async fn poll(&mut self) -> Duration {
         let service = Arc::clone(&self.service);
         let asked = service.clock.now();
         let begun = Instant::now();
@@ -284,7 +290,7 @@ impl Lifecycle {
     }
 
     /// Takes a load for whole, unless the epoch that it began in is over.
-    fn store_was_loaded(&self, loaded: StoreLoaded) {
+    pub(super) fn store_was_loaded(&self, loaded: StoreLoaded) {
         let Some(cursor) = &self.cursor else { return };
         if loaded.epoch != self.epoch || loaded.cut.timeline != cursor.timeline {
             return;

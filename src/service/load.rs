@@ -129,7 +129,12 @@ impl Loader {
         (outcome, Took { asked, seconds })
     }
 
-    pub(super) fn log_loaded(&self, feed: FeedOf, filling: Filling, seconds: f64) -> Vec<Arc<Generation>> {
+    pub(super) fn log_loaded(
+        &self,
+        feed: FeedOf,
+        filling: Filling,
+        seconds: f64,
+    ) -> Vec<Arc<Generation>> {
         let (generations, rows) = filling.finish();
         if let Some(generation) = generations.first() {
             let (filter, feed) = (&self.filter, &feed.of(generation).name);

@@ -20,12 +20,15 @@ pub mod freshness;
 pub mod generation;
 mod hosting;
 pub mod ingest;
+#[cfg(test)]
+mod interleavings;
 pub mod lifecycle;
 pub mod load;
 pub mod ports;
 pub mod rebuild;
 pub mod registry;
 pub mod retry;
+mod settings;
 pub mod snapshot_store;
 pub mod snapshotter;
 pub mod source_reader;
@@ -37,7 +40,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use tokio::sync::{Mutex, Notify, Semaphore};
 
 use crate::filter::hashing::MasterKey;
@@ -53,47 +56,13 @@ use generation::Generation;
 use ingest::{Ingest, Position, Writer};
 use ports::{Clock, FilterId, Moment, NewRow, Store, StoreIdentity, StoreTie};
 use registry::{ConfiguredFilter, Hosted, Registry};
+pub use settings::{Adapters, Settings};
 use snapshot_store::SnapshotStore;
 use visibility::Visibility;
 use watermark::Watermark;
 
 /// How long a request waits for the store to tell its filters.
 const LISTING_LIMIT: Duration = Duration::from_secs(2);
-
-/// What the service is told once.
-#[derive(Debug, Clone)]
-pub struct Settings {
-    /// The age past which the store counts as not followed.
-    pub max_staleness: Duration,
-    /// How often the store is asked.
-    pub poll_interval: Duration,
-    /// The age at which a generation is rebuilt.
-    pub rebuild_interval: Duration,
-    /// How long records of a source's changes are kept.
-    pub change_retention: Duration,
-    /// How often generations are saved.
-    pub snapshot_interval: Duration,
-    /// How long an add may wait until it is effective everywhere.
-    pub wait_timeout: Duration,
-    /// How long an item is kept past its expiry.
-    pub expiry_leeway: SignedDuration,
-    /// The most items in a batch.
-    pub max_batch: usize,
-    /// The most bytes that all bits may take together.
-    pub memory_budget_bytes: u64,
-}
-
-/// What the service works with.
-pub struct Adapters {
-    /// The durable record of what was added.
-    pub store: Arc<dyn Store>,
-    /// What ties the store to the data directory.
-    pub tie: Arc<dyn StoreTie>,
-    /// Where generations are saved.
-    pub snapshots: Arc<dyn SnapshotStore>,
-    /// Time.
-    pub clock: Arc<dyn Clock>,
-}
 
 /// What may be asked of bloomgate.
 pub struct Service {

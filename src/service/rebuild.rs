@@ -132,11 +132,11 @@ impl Service {
         error: &ServiceError,
     ) {
         let (filter, refusal) = (&hosted.name, format!("a rebuild is refused: {error}"));
-        if hosted.rebuild_refused.as_ref() == Some(&refusal) {
-            return;
+        // Tried again with every poll, it is told once.
+        if hosted.rebuild_refused.is_none() {
+            tracing::error!(%filter, cause = cause.as_str(), %error, "a rebuild is refused; the old bits answer on");
+            telemetry::record_rebuild(filter.as_str(), cause, RebuildOutcome::Refused);
         }
-        tracing::error!(%filter, cause = cause.as_str(), %error, "a rebuild is refused; the old bits answer on");
-        telemetry::record_rebuild(filter.as_str(), cause, RebuildOutcome::Refused);
         self.registry.change(current.filter, |hosted| {
             hosted.rebuild_refused = Some(refusal.clone());
         });

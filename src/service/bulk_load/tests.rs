@@ -116,7 +116,8 @@ fn down() -> StoreError {
     }
 }
 
-struct World;
+/// A world in which nothing happens.
+pub(in crate::service) struct World;
 
 impl StoreTie for World {
     fn tie(&self, _: StoreIdentity) -> Result<(), StoreError> {
@@ -172,7 +173,7 @@ async fn what_is_accepted_is_a_prefix_of_the_stream_also_when_a_commit_in_the_mi
             max_staleness: std::time::Duration::from_secs(30),
             poll_interval: std::time::Duration::from_millis(500),
             change_retention: std::time::Duration::from_secs(3_600),
-        snapshot_interval: std::time::Duration::from_secs(3_600),
+            snapshot_interval: std::time::Duration::from_secs(3_600),
             rebuild_interval: std::time::Duration::from_secs(3_600),
             wait_timeout: std::time::Duration::from_secs(1),
             expiry_leeway: jiff::SignedDuration::ZERO,

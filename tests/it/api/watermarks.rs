@@ -121,6 +121,10 @@ fn copy_folder(from: &std::path::Path, to: &std::path::Path) {
     std::fs::create_dir_all(to).unwrap();
     for entry in std::fs::read_dir(from).unwrap() {
         let entry = entry.unwrap();
+        // Snapshots, which the copy of the store does well without.
+        if entry.file_type().unwrap().is_dir() {
+            continue;
+        }
         std::fs::copy(entry.path(), to.join(entry.file_name())).unwrap();
     }
 }

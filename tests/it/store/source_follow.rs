@@ -7,7 +7,9 @@ use bloomgate::service::ports::{Source, StoreError};
 use bloomgate::store::{PostgresSource, PostgresSourceOptions};
 use sqlx::{AssertSqlSafe, Connection as _, Executor as _, PgConnection};
 
-use super::followed_tables::{Followed, follow, follow_sql, followed_table, load, printed_sql, try_sql};
+use super::followed_tables::{
+    Followed, follow, follow_sql, followed_table, load, printed_sql, try_sql,
+};
 use super::rows::{Rows, moment};
 use super::source::source;
 use crate::support::{Conduct, Database, Proxy};
