@@ -2,4 +2,5 @@
 //! live on less than all of its sources, whatever happens to their databases.
 
 mod failing;
+mod followed;
 mod starting;
