@@ -12,6 +12,8 @@
 //!   it;
 //! * polls are applied one after the other, each to all generations that are registered by then; a
 //!   generation that is complete has all that the last applied poll's cursor reaches;
+//! * a poll that tells of other declarations counts for nothing until the filters were listed: what
+//!   stands under a name here may be another filter by then;
 //! * a load that fails is begun again from its start; a partial one is never taken for the whole.
 //!
 //! Who sets what: a feed's completeness and age are set here and in [`super::source_reader`], nowhere
@@ -228,7 +230,10 @@ impl Lifecycle {
                 if !std::mem::replace(&mut self.store_answers, true) {
                     tracing::info!("the store answers again");
                 }
-                self.apply(polled, asked).await;
+                if let Err(error) = self.apply(polled, asked).await {
+                    tracing::warn!(%error, "the filters were not listed; trying again");
+                    return service.settings.poll_interval;
+                }
                 self.purge().await;
                 self.look_at_replicas(begun).await;
                 service.rebuild_what_is_due(asked);
@@ -253,7 +258,13 @@ impl Lifecycle {
         }
     }
 
-    async fn apply(&mut self, polled: Polled, asked: Moment) {
+    async fn apply(&mut self, polled: Polled, asked: Moment) -> Result<(), StoreError> {
+        // First of all: a filter that was made anew under its name has got items that the generation
+        // here lacks, however far that has followed the store.
+        if self.declarations != polled.declarations {
+            self.service.host_what_is_recorded().await?;
+            self.declarations = polled.declarations;
+        }
         if self.cursor.is_none() {
             self.epoch += 1;
         }
@@ -264,12 +275,7 @@ impl Lifecycle {
             generation.followed(self.epoch, &cursor, asked);
         }
         self.service.put_rebuilt_in_place(asked);
-        if self.declarations != polled.declarations {
-            match self.service.host_what_is_recorded().await {
-                Ok(()) => self.declarations = polled.declarations,
-                Err(error) => tracing::warn!(%error, "the filters were not listed; trying again"),
-            }
-        }
+        Ok(())
     }
 
     async fn look_at_replicas(&mut self, now: Instant) {

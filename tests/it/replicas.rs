@@ -33,9 +33,9 @@ async fn check_with(service: &Bloomgate, item: &str, watermark: &Value) -> Value
     answer.expect_status(200)
 }
 
-async fn until_maybe(service: &Bloomgate, item: &str, deadline: Duration) {
+async fn until_maybe(service: &Bloomgate, filter: &str, item: &str, deadline: Duration) {
     eventually(&format!("{item} is maybe"), deadline, async || {
-        service.check("shared", item).await.is_match().then_some(())
+        service.check(filter, item).await.is_match().then_some(())
     })
     .await;
 }
@@ -49,7 +49,7 @@ async fn what_one_replica_is_told_the_others_know_within_the_poll_interval() {
             let item = format!("{number} through {}", told.base_url());
             told.add("shared", &item).await;
             assert!(told.check("shared", &item).await.is_maybe());
-            until_maybe(asked, &item, DEADLINE).await;
+            until_maybe(asked, "shared", &item, DEADLINE).await;
         }
         let checked = asked.check("shared", "never added").await;
         assert_eq!(checked.verdict, "definitely-not");
@@ -121,7 +121,7 @@ async fn a_replica_that_hears_nothing_is_waited_for_until_it_says_maybe_by_itsel
     let checked = cut_off.check("shared", "while it hears nothing").await;
     assert_eq!(checked.reason.as_deref(), Some("stale"));
     proxy.switch(Conduct::Pass);
-    until_maybe(&cut_off, "while it hears nothing", DEADLINE).await;
+    until_maybe(&cut_off, "shared", "while it hears nothing", DEADLINE).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -150,4 +150,37 @@ async fn filters_that_are_made_and_deleted_on_one_replica_come_and_go_on_the_oth
         checked.verdict, "definitely-not",
         "nothing of the old one is left"
     );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_a_filter_made_again_under_its_name_the_old_one_answers_for_no_later_place() {
+    let database = Database::create().await;
+    let proxy = Proxy::start(database.address()).await;
+    let one = replica(database.url()).await;
+    let other = replica(&database.url_at(&proxy.address())).await;
+    let declaration = json!({ "profile": "text", "capacity": 100, "false_positive_rate": 1e-9 });
+    let made = one.put("/v1/filters/made", &declaration).await;
+    made.expect_status(201);
+    other.wait_live("made").await;
+
+    proxy.switch(Conduct::Freeze);
+    one.delete("/v1/filters/made").await.expect_status(204);
+    let again = one.put("/v1/filters/made", &declaration).await;
+    again.expect_status(201);
+    let added = one.add("made", "in the new one").await;
+    // Polls do not need this table, and the other process cannot list the filters without it.
+    let mut held = database.pool().begin().await.unwrap();
+    sqlx::query("LOCK TABLE bloomgate.filter IN ACCESS EXCLUSIVE MODE")
+        .execute(&mut *held)
+        .await
+        .unwrap();
+    proxy.switch(Conduct::Pass);
+    let body = json!({ "item": "in the new one", "min_watermark": added["watermark"] });
+    for _ in 0..100 {
+        let checked = other.post("/v1/filters/made/check", &body).await;
+        assert_eq!(checked.expect_status(200)["verdict"], "maybe");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    held.rollback().await.unwrap();
+    until_maybe(&other, "made", "in the new one", DEADLINE).await;
 }
