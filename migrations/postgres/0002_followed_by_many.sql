@@ -23,14 +23,20 @@ CREATE UNLOGGED TABLE bloomgate.marker (
     nonce    uuid    NOT NULL DEFAULT gen_random_uuid()
 );
 
--- The processes that share the store, and how far each has followed it. Unlogged: they tell it
--- again with every poll.
-CREATE UNLOGGED TABLE bloomgate.replica (
+-- The processes that share the store. Logged: a process whose report a crash has taken away may still
+-- answer from what it followed before, and whoever waits for all has to wait for it.
+CREATE TABLE bloomgate.replica (
     id               uuid   PRIMARY KEY,
-    reports          bigint NOT NULL,
-    max_staleness_ms bigint NOT NULL,
+    max_staleness_ms bigint NOT NULL
+);
+
+-- How far each of them has followed. Unlogged: they tell it again with every poll.
+CREATE UNLOGGED TABLE bloomgate.report (
+    replica_id uuid   PRIMARY KEY,
+    -- Counted by the process: the same number means the same report, also after a crash.
+    reports    bigint NOT NULL,
     -- Null while it follows nothing.
-    cursor           bytea
+    cursor     bytea
 ) WITH (fillfactor = 50);
 
 -- For those who delete what has expired.

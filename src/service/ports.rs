@@ -112,7 +112,7 @@ pub struct Polled {
 pub struct Replica {
     /// Drawn at random by each process at its start.
     pub id: Uuid,
-    /// Rises with every poll of that process.
+    /// Rises with every poll of that process; 0 where its last report was lost.
     pub reports: i64,
     /// How long it may say `definitely-not` after its last poll.
     pub max_staleness: Duration,

@@ -5,6 +5,9 @@
 //! `maybe` by itself. How long that is ago is measured here, from when the report was first seen, by
 //! this machine's clock that never runs backwards: nobody else's clock counts.
 //!
+//! A store that has crashed may have lost every report and still knows its processes: each of them is
+//! waited for until it has reported again, or was silent for long enough.
+//!
 //! Invariant: a process is passed over only when it has reported a cursor that reaches the add, has
 //! been silent for long enough, or has taken its report back at its end.
 

@@ -2,9 +2,10 @@
 
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
-use crate::support::{Bloomgate, Conduct, Database, Launch, Proxy, eventually};
+use crate::support::{Bloomgate, Cluster, Conduct, Database, Launch, Proxy, eventually};
 
 const DEADLINE: Duration = Duration::from_secs(30);
 
@@ -183,4 +184,28 @@ async fn of_a_filter_made_again_under_its_name_the_old_one_answers_for_no_later_
     }
     held.rollback().await.unwrap();
     until_maybe(&other, "made", "in the new one", DEADLINE).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_replica_whose_report_a_crash_has_taken_away_is_still_waited_for() {
+    let cluster = Cluster::start().await;
+    let database = cluster.create_database().await;
+    let proxy = Proxy::start(database.address()).await;
+    let one = replica(database.url()).await;
+    let cut_off = replica(&database.url_at(&proxy.address())).await;
+    one.add("shared", "before").await;
+    proxy.switch(Conduct::Freeze);
+    // One backend is killed, and the server goes through crash recovery by itself.
+    let pid: i32 = database
+        .query_value("SELECT pid FROM pg_stat_activity WHERE query LIKE 'LISTEN%' LIMIT 1")
+        .await;
+    kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL).unwrap();
+    let body = json!({ "item": "after the crash", "wait": "all" });
+    let added = eventually("the server is there again", DEADLINE, async || {
+        let answer = one.post("/v1/filters/shared/add", &body).await;
+        (answer.status == 200).then(|| answer.json())
+    })
+    .await;
+    assert_eq!(added["visible"], true, "{added}");
+    assert!(cut_off.check("shared", "after the crash").await.is_maybe());
 }

@@ -4,35 +4,39 @@
 //! whether the old one still holds. Rows are found by the transaction that wrote them last: a row is
 //! new to the cursor exactly when that was in progress, or still to come, at the cursor.
 
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use sqlx::{PgConnection, Row as _};
 use uuid::Uuid;
 
-use super::errors::{Fault, classify};
+use super::errors::{Fault, classify, within};
 use super::server::{TIMELINE, continues, cursor};
+use super::session::STEP_LIMIT;
 use crate::service::cursor::Cursor;
 use crate::service::ports::{ChangeSink, FilterId, Place, Polled, Replica, StoreError};
 /// The first row is of the moment, the others are changes. What this process has followed is
 /// reported in the same statement: a poll that cannot report fails, so that a process which others
-/// take for silent is silent.
+/// take for silent is silent. So does a poll of a process that is not on record: nobody would wait
+/// for it.
 fn poll_statement() -> String {
     format!(
         "WITH reported AS (
-             INSERT INTO bloomgate.replica AS known (id, reports, max_staleness_ms, cursor)
-             VALUES ($1, 1, $2, $3)
-             ON CONFLICT (id) DO UPDATE
-                SET reports = known.reports + 1, max_staleness_ms = excluded.max_staleness_ms,
-                    cursor = excluded.cursor
+             INSERT INTO bloomgate.report (replica_id, reports, cursor)
+             VALUES ($1, $2, $3)
+             ON CONFLICT (replica_id) DO UPDATE
+                SET reports = excluded.reports, cursor = excluded.cursor
          )
          SELECT NULL::uuid, NULL::bytea, {TIMELINE},
                 pg_catalog.pg_current_snapshot()::text,
-                (SELECT declarations FROM bloomgate.store)
+                (SELECT declarations FROM bloomgate.store),
+                EXISTS (SELECT FROM bloomgate.replica WHERE id = $1)
          UNION ALL
-         SELECT filter_id, item, NULL, NULL, NULL FROM bloomgate.item WHERE xid >= $4::text::xid8
+         SELECT filter_id, item, NULL, NULL, NULL, NULL FROM bloomgate.item
+          WHERE xid >= $4::text::xid8
          UNION ALL
-         SELECT filter_id, item, NULL, NULL, NULL FROM bloomgate.item
+         SELECT filter_id, item, NULL, NULL, NULL, NULL FROM bloomgate.item
           WHERE xid = ANY ($5::text[]::xid8[])"
     )
 }
@@ -41,6 +45,8 @@ fn poll_statement() -> String {
 pub(super) struct Follower {
     /// Of this process.
     pub(super) replica: Uuid,
+    /// Polls that it has sent.
+    pub(super) reports: AtomicI64,
     /// How long this process may say `definitely-not` after a poll.
     pub(super) max_staleness: Duration,
     /// Past this the answer is not waited for.
@@ -48,6 +54,26 @@ pub(super) struct Follower {
 }
 
 impl Follower {
+    /// Puts this process on record, so that others wait for it.
+    ///
+    /// # Errors
+    /// When the statement fails.
+    pub(super) async fn register(
+        &self,
+        connection: &mut PgConnection,
+        what: &str,
+    ) -> Result<(), StoreError> {
+        let max_staleness_ms = i64::try_from(self.max_staleness.as_millis()).unwrap_or(i64::MAX);
+        let register = sqlx::query(
+            "INSERT INTO bloomgate.replica (id, max_staleness_ms) VALUES ($1, $2)
+             ON CONFLICT DO NOTHING",
+        )
+        .bind(self.replica)
+        .bind(max_staleness_ms);
+        within(STEP_LIMIT, what, register.execute(connection)).await?;
+        Ok(())
+    }
+
     /// Gives the rows written since `after`, none without it, and the cursor of the moment.
     ///
     /// # Errors
@@ -59,7 +85,6 @@ impl Follower {
         after: Option<&Cursor>,
         sink: &mut dyn ChangeSink,
     ) -> Result<Polled, StoreError> {
-        let max_staleness_ms = i64::try_from(self.max_staleness.as_millis()).unwrap_or(i64::MAX);
         let in_progress: Vec<_> = after
             .into_iter()
             .flat_map(|cursor| &cursor.in_progress)
@@ -68,7 +93,7 @@ impl Follower {
         let statement = poll_statement();
         let mut rows = sqlx::query(sqlx::AssertSqlSafe(statement))
             .bind(self.replica)
-            .bind(max_staleness_ms)
+            .bind(self.reports.fetch_add(1, Ordering::Relaxed) + 1)
             .bind(after.map(Cursor::encode))
             // Compared with null no row is written since.
             .bind(after.map(|cursor| cursor.next.0.to_string()))
@@ -91,7 +116,12 @@ impl Follower {
                     timeline,
                     snapshot,
                     declarations,
+                    is_on_record,
                 } => {
+                    if !is_on_record {
+                        let detail = "this process is not on record any more";
+                        return Err(Fault::Unreachable(detail.to_owned()).of(what));
+                    }
                     let now = cursor(timeline, snapshot, what)?;
                     if let Some(before) = after {
                         continues(before, &now, what)?;
@@ -116,6 +146,7 @@ enum Told<'r> {
         timeline: Option<&'r str>,
         snapshot: &'r str,
         declarations: i64,
+        is_on_record: bool,
     },
 }
 
@@ -127,6 +158,7 @@ impl<'r> Told<'r> {
                 timeline: row.try_get(2)?,
                 snapshot: row.try_get(3)?,
                 declarations: row.try_get(4)?,
+                is_on_record: row.try_get(5)?,
             },
         })
     }
@@ -152,13 +184,15 @@ pub(super) fn rows_of(filter: FilterId, since: Option<&Cursor>) -> String {
     )
 }
 
-/// What the other processes have reported.
+/// What the other processes have reported: nothing yet, or since a crash, where there is no report.
 pub(super) async fn others(
     connection: &mut PgConnection,
     own: Uuid,
 ) -> Result<Vec<Replica>, sqlx::Error> {
     let rows: Vec<(Uuid, i64, i64, Option<Vec<u8>>)> = sqlx::query_as(
-        "SELECT id, reports, max_staleness_ms, cursor FROM bloomgate.replica WHERE id <> $1",
+        "SELECT id, coalesce(reports, 0), max_staleness_ms, cursor
+           FROM bloomgate.replica LEFT JOIN bloomgate.report ON replica_id = id
+          WHERE id <> $1",
     )
     .bind(own)
     .fetch_all(connection)
@@ -180,9 +214,12 @@ pub(super) async fn forget(
     connection: &mut PgConnection,
     replica: Uuid,
 ) -> Result<(), sqlx::Error> {
-    sqlx::query("DELETE FROM bloomgate.replica WHERE id = $1")
-        .bind(replica)
-        .execute(connection)
-        .await?;
+    sqlx::query(
+        "WITH gone AS (DELETE FROM bloomgate.report WHERE replica_id = $1)
+         DELETE FROM bloomgate.replica WHERE id = $1",
+    )
+    .bind(replica)
+    .execute(connection)
+    .await?;
     Ok(())
 }

@@ -18,6 +18,7 @@ pub(super) mod time;
 pub(super) mod url;
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicI64;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -105,6 +106,7 @@ impl PostgresStore {
         Ok(Self {
             follower: Follower {
                 replica: Uuid::new_v4(),
+                reports: AtomicI64::new(0),
                 max_staleness: options.max_staleness,
                 limit: (options.max_staleness * 4 / 5).min(LONGEST_POLL),
             },
@@ -148,6 +150,7 @@ impl PostgresStore {
         session::set(&mut session, what, unlimited, Scope::Session).await?;
         refuse_unfit(&mut session, what).await?;
         renew_marker(&mut session, what).await?;
+        self.follower.register(&mut session, what).await?;
         Ok(session)
     }
 }
