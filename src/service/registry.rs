@@ -4,6 +4,8 @@
 //!
 //! * an entry is immutable; a change replaces it. A reader keeps the entry that it got for as long as
 //!   it needs it;
+//! * a generation that another has taken the place of never comes back: it lacks what was added
+//!   since;
 //! * a generation is in its entry before the cut that it is loaded from is taken. So whoever sets an
 //!   item in all generations that are there *after* the item's commit has set it wherever it is not
 //!   loaded from the store.
@@ -86,6 +88,26 @@ impl Hosted {
         let building = self.building.iter().map(|building| &building.generation);
         self.generation.iter().chain(building)
     }
+
+    /// Whether both are one filter under one declaration, so that the generations of either are fit
+    /// for both.
+    fn is_same_filter(&self, other: &Self) -> bool {
+        match (&self.generation, &other.generation) {
+            (Some(own), Some(others)) => {
+                own.filter == others.filter && own.declaration == others.declaration
+            }
+            (None, _) | (_, None) => false,
+        }
+    }
+
+    fn with_generations_of(&self, there: &Self) -> Self {
+        Self {
+            generation: there.generation.clone(),
+            building: there.building.clone(),
+            rebuild_refused: there.rebuild_refused.clone(),
+            ..self.clone()
+        }
+    }
 }
 
 /// All entries of one moment.
@@ -135,12 +157,18 @@ impl Registry {
         self.entries.load_full()
     }
 
-    /// Puts filters under their names.
+    /// Puts filters under their names. One that is there stays with the generations that it has by
+    /// now: they may be others than when the caller looked.
     pub fn put(&self, filters: &[Arc<Hosted>]) {
         self.entries.rcu(|entries| {
             let mut by_name = entries.by_name.clone();
             for hosted in filters {
-                by_name.insert(hosted.name.clone(), Arc::clone(hosted));
+                let there = by_name.get(&hosted.name);
+                let entry = match there.filter(|there| there.is_same_filter(hosted)) {
+                    Some(there) => Arc::new(hosted.with_generations_of(there)),
+                    None => Arc::clone(hosted),
+                };
+                by_name.insert(hosted.name.clone(), entry);
             }
             Entries::new(by_name)
         });
@@ -166,5 +194,77 @@ impl Registry {
             }
             Entries::new(by_name)
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::filter::bloom::BloomFilter;
+    use crate::filter::hashing::MasterKey;
+    use crate::filter::profile::Profile;
+    use crate::service::budget::MemoryBudget;
+    use crate::service::generation::Parts;
+    use crate::service::ports::StoredFilter;
+
+    fn generation(filter: u128, number: u64) -> Arc<Generation> {
+        let id = Uuid::from_u128(filter);
+        let key = MasterKey::from_bytes([7; MasterKey::BYTES]).filter_key(id.as_bytes());
+        let declaration = Declaration::new(Profile::Text, 100, 0.01).unwrap();
+        Arc::new(Generation::new(Parts {
+            filter: FilterId(id),
+            number,
+            bloom: BloomFilter::new(declaration.sizing, key).unwrap(),
+            declaration,
+            reservation: MemoryBudget::new(1 << 20).reserve(1 << 10).unwrap(),
+            store_max_staleness_ms: 500,
+            sources: Vec::new(),
+            forgotten_before: 0,
+        }))
+    }
+
+    fn hosted(generation: Arc<Generation>) -> Hosted {
+        let stored = StoredFilter {
+            id: generation.filter,
+            name: FilterName::parse("f").unwrap(),
+            declaration: generation.declaration.clone(),
+            profile_version: generation.declaration.profile.version(),
+            declared_by: DeclaredBy::Api,
+            forgotten: 0,
+        };
+        Hosted::new(stored, Arc::from([]), Some(generation))
+    }
+
+    fn number(registry: &Registry) -> u64 {
+        let hosted = registry.get("f").unwrap();
+        hosted.generation.as_ref().unwrap().number
+    }
+
+    #[test]
+    fn an_entry_that_was_looked_at_before_a_swap_brings_the_old_generation_not_back() {
+        let registry = Registry::default();
+        registry.put(&[Arc::new(hosted(generation(1, 1)))]);
+        let looked_at = Hosted {
+            forgotten: 7,
+            ..Hosted::clone(&registry.get("f").unwrap())
+        };
+        let rebuilt = generation(1, 2);
+        registry.change(rebuilt.filter, |hosted| {
+            hosted.generation = Some(Arc::clone(&rebuilt));
+        });
+        registry.put(&[Arc::new(looked_at)]);
+        assert_eq!(number(&registry), 2);
+        assert_eq!(registry.get("f").unwrap().forgotten, 7);
+    }
+
+    #[test]
+    fn a_filter_that_was_made_anew_takes_the_name_of_the_old_one() {
+        let registry = Registry::default();
+        registry.put(&[Arc::new(hosted(generation(1, 5)))]);
+        registry.put(&[Arc::new(hosted(generation(2, 1)))]);
+        assert_eq!(number(&registry), 1);
+        assert!(registry.all().of(FilterId(Uuid::from_u128(1))).is_none());
     }
 }
