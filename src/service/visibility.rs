@@ -2,8 +2,9 @@
 //!
 //! Each process reports with every poll what it has followed, in the statement that follows on. So a
 //! process whose reports have not changed for longer than it may answer after its last poll says
-//! `maybe` by itself. How long that is ago is measured here, from when the report was first seen, by
-//! this machine's clock that never runs backwards: nobody else's clock counts.
+//! `maybe` by itself. How long that is ago is measured here, from when the report was first seen until
+//! it was asked for last, by this machine's clock that never runs backwards: nobody else's clock
+//! counts, nor does the time that an answer was on its way.
 //!
 //! A store that has crashed may have lost every report and still knows its processes: each of them is
 //! waited for until it has reported again, or was silent for long enough.
@@ -46,24 +47,25 @@ struct Seen {
 }
 
 impl Visibility {
-    /// Takes note of the reports, and gives for each process how long it has been silent, in
-    /// milliseconds. Linear in the number of processes.
-    fn observe(&self, replicas: &[Replica], now: Moment) -> HashMap<Uuid, u64> {
+    /// Takes note of the reports, which were asked for and answered at these moments, and gives for
+    /// each process how long it has been silent, in milliseconds. Linear in the number of processes.
+    fn observe(&self, replicas: &[Replica], asked: Moment, answered: Moment) -> HashMap<Uuid, u64> {
         // Nothing in here can leave the map half changed.
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         seen.retain(|id, _| replicas.iter().any(|replica| replica.id == *id));
         let silent_ms = |replica: &Replica| {
             let known = seen.entry(replica.id).or_insert(Seen {
                 reports: replica.reports,
-                since: now,
+                since: answered,
             });
             if known.reports != replica.reports {
                 *known = Seen {
                     reports: replica.reports,
-                    since: now,
+                    since: answered,
                 };
             }
-            let silent_ms = now.monotonic_ms.saturating_sub(known.since.monotonic_ms);
+            // As of the question: the answer may show a report that was made at any time after it.
+            let silent_ms = asked.monotonic_ms.saturating_sub(known.since.monotonic_ms);
             (replica.id, silent_ms)
         };
         replicas.iter().map(silent_ms).collect()
@@ -97,12 +99,12 @@ impl Service {
     }
 
     async fn is_visible_everywhere(&self, position: Position) -> bool {
-        // The moment before the question: what is reported after it makes nobody more silent.
-        let now = self.clock.now();
+        let asked = self.clock.now();
         let Ok(replicas) = self.store.replicas().await else {
             return false;
         };
-        let silent_ms = self.visibility.observe(&replicas, now);
+        let answered = self.clock.now();
+        let silent_ms = self.visibility.observe(&replicas, asked, answered);
         replicas.iter().all(|replica| {
             has(replica, position)
                 || silent_ms
@@ -114,11 +116,12 @@ impl Service {
     /// Looks at the reports, so that it is known for how long a process was silent when an add has to
     /// wait for it, and forgets those that are long gone.
     pub(super) async fn observe_replicas(&self) {
-        let now = self.clock.now();
+        let asked = self.clock.now();
         let Ok(replicas) = self.store.replicas().await else {
             return;
         };
-        let silent_ms = self.visibility.observe(&replicas, now);
+        let answered = self.clock.now();
+        let silent_ms = self.visibility.observe(&replicas, asked, answered);
         for replica in &replicas {
             let silent_ms = silent_ms.get(&replica.id).copied().unwrap_or(0);
             if silent_ms > bound_ms(replica).saturating_mul(FORGOTTEN_AFTER)
@@ -164,7 +167,7 @@ mod tests {
         let visibility = Visibility::default();
         let silent_ms = |reports, now| {
             let replicas = [replica(1, reports, None)];
-            visibility.observe(&replicas, at(now))[&replicas[0].id]
+            visibility.observe(&replicas, at(now), at(now))[&replicas[0].id]
         };
         assert_eq!(silent_ms(7, 1_000), 0);
         assert_eq!(silent_ms(7, 5_000), 4_000);
@@ -173,11 +176,25 @@ mod tests {
     }
 
     #[test]
+    fn the_time_that_an_answer_was_on_its_way_makes_nobody_silent() {
+        let visibility = Visibility::default();
+        let replicas = [replica(1, 7, None)];
+        let silent_ms = |asked, answered| {
+            visibility.observe(&replicas, at(asked), at(answered))[&replicas[0].id]
+        };
+        // The report may have been made a moment before the answer came.
+        assert_eq!(silent_ms(1_000, 60_000), 0);
+        assert_eq!(silent_ms(60_002, 60_003), 2);
+        // And another a moment after the question was sent.
+        assert_eq!(silent_ms(60_010, 90_000), 10);
+    }
+
+    #[test]
     fn a_process_that_is_gone_is_not_remembered() {
         let visibility = Visibility::default();
-        visibility.observe(&[replica(1, 7, None)], at(1_000));
-        assert!(visibility.observe(&[], at(2_000)).is_empty());
-        let again = visibility.observe(&[replica(1, 7, None)], at(9_000));
+        visibility.observe(&[replica(1, 7, None)], at(1_000), at(1_000));
+        assert!(visibility.observe(&[], at(2_000), at(2_000)).is_empty());
+        let again = visibility.observe(&[replica(1, 7, None)], at(9_000), at(9_000));
         assert_eq!(again[&Uuid::from_u128(1)], 0);
     }
 
