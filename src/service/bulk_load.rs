@@ -158,4 +158,4 @@ impl BulkLoad<'_> {
 }
 
 #[cfg(test)]
-pub(super) mod tests;
+mod tests;

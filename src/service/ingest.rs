@@ -249,3 +249,27 @@ fn set_everywhere(entries: &Entries, rows: &[NewRow]) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::service::answers::Wait;
+    use crate::service::stand_in::{StandIn, service_on};
+
+    #[tokio::test]
+    async fn what_is_acknowledged_is_set_in_a_generation_that_came_in_during_the_commit() {
+        let store = Arc::new(StandIn::default());
+        let (service, writer) = service_on(&store).await;
+        assert!(store.rebuilds.set(Arc::clone(&service)).is_ok());
+        let stop = CancellationToken::new();
+        let writing = tokio::spawn(writer.run(stop.clone()));
+        service.add("f", "added", None, Wait::Local).await.unwrap();
+        let hosted = service.registry.get("f").unwrap();
+        assert!(hosted.building.is_some());
+        for generation in hosted.generations() {
+            assert!(generation.bloom.check(b"added"), "{}", generation.number);
+        }
+        stop.cancel();
+        writing.await.unwrap();
+    }
+}

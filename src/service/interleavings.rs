@@ -13,16 +13,13 @@ mod schedules;
 mod stepping_store;
 
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
-use jiff::SignedDuration;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use self::schedules::{Task, at_one_go, in_every_interleaving, run};
 use self::stepping_store::{SteppingStore, step};
 use super::answers::Wait;
-use super::bulk_load::tests::World;
 use super::cursor::Timeline;
 use super::declaration::FilterName;
 use super::filling::FeedOf;
@@ -30,8 +27,9 @@ use super::generation::Generation;
 use super::lifecycle::Lifecycle;
 use super::load::{Loader, LoadsAtOnce, StoreLoaded};
 use super::ports::{FilterId, NewRow, Store};
+use super::stand_in::{World, settings};
 use super::watermark::Watermark;
-use super::{Adapters, Service, Settings};
+use super::{Adapters, Service};
 use crate::filter::hashing::MasterKey;
 use crate::filter::verdict::Verdict;
 
@@ -72,20 +70,6 @@ impl Process {
             lifecycle,
             writer,
         }
-    }
-}
-
-fn settings() -> Settings {
-    Settings {
-        max_staleness: Duration::from_secs(30),
-        poll_interval: Duration::from_secs(1),
-        change_retention: Duration::from_secs(3_600),
-        snapshot_interval: Duration::from_secs(3_600),
-        rebuild_interval: Duration::from_secs(3_600),
-        wait_timeout: Duration::from_secs(1),
-        expiry_leeway: SignedDuration::ZERO,
-        max_batch: 10,
-        memory_budget_bytes: 1 << 20,
     }
 }
 

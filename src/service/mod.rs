@@ -32,6 +32,8 @@ mod settings;
 pub mod snapshot_store;
 pub mod snapshotter;
 pub mod source_reader;
+#[cfg(test)]
+mod stand_in;
 pub mod visibility;
 pub mod watermark;
 

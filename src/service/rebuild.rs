@@ -202,3 +202,50 @@ fn next_sizing(declared: &Sizing, current: &Generation) -> Sizing {
     // Within the bounds: the capacity by the line above, and the rate since it was declared.
     Sizing::new(wanted, declared.false_positive_rate()).unwrap_or(*present)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::service::cursor::{Cursor, Timeline};
+    use crate::service::ports::Place;
+    use crate::service::stand_in::{StandIn, service_on};
+
+    const NOW: Moment = Moment {
+        monotonic_ms: 0,
+        wall_ms: 0,
+    };
+
+    fn cursor(next: u64) -> Arc<Cursor> {
+        Arc::new(Cursor {
+            timeline: Timeline([1; 16]),
+            segment: 0,
+            next: Place(next),
+            in_progress: Box::default(),
+        })
+    }
+
+    #[tokio::test]
+    async fn a_rebuilt_generation_takes_the_place_when_both_have_followed_as_far() {
+        let (service, _writer) = service_on(&Arc::new(StandIn::default())).await;
+        service.rebuild("f").await.unwrap();
+        let hosted = service.registry.get("f").unwrap();
+        let [old, new] = [0, 1].map(|at| hosted.generations().nth(at).unwrap().clone());
+        let number = || {
+            service.put_rebuilt_in_place(NOW);
+            let hosted = service.registry.get("f").unwrap();
+            hosted.generation.as_ref().unwrap().number
+        };
+        old.store_loaded(1, cursor(10), NOW, 0.1);
+        assert_eq!(number(), 1, "the new one is not loaded");
+        new.store_loaded(1, cursor(9), NOW, 0.1);
+        assert_eq!(number(), 1, "the new one has not come as far");
+        new.followed(1, &cursor(12), NOW);
+        assert_eq!(
+            number(),
+            1,
+            "who answers may have what nobody has told the new one"
+        );
+        old.followed(1, &cursor(12), NOW);
+        assert_eq!(number(), 2);
+    }
+}
