@@ -10,7 +10,7 @@ use reqwest::Method;
 use rustix::process::Signal;
 use serde_json::json;
 
-use crate::support::{Bloomgate, Database, Launch};
+use crate::support::{Bloomgate, Database, Launch, Random};
 
 const ROUNDS: u64 = 50;
 
@@ -41,7 +41,7 @@ async fn on_postgres_nothing_acknowledged_is_lost_by_fifty_kills() {
 }
 
 async fn kill_again_and_again(launch: Launch) {
-    let mut random = Random::seeded();
+    let mut random = Random::seeded("CRASH_SEED");
     let begun = Instant::now();
     let mut service = launch.start().await;
     let mut acknowledged = Vec::new();
@@ -142,27 +142,4 @@ async fn send(service: &Bloomgate, road: Road, items: &[String]) -> Option<u16> 
     // The status alone acknowledges, whether or not the body still arrives.
     let _ = answer.bytes().await;
     Some(status)
-}
-
-/// Random numbers that a printed seed gives again (splitmix64).
-struct Random(u64);
-
-impl Random {
-    /// Seeded by `CRASH_SEED` where that is set, to see a failure again.
-    fn seeded() -> Self {
-        let given = std::env::var("CRASH_SEED").ok();
-        let seed = given.map_or_else(
-            || uuid::Uuid::new_v4().as_u64_pair().0,
-            |seed| seed.parse().unwrap(),
-        );
-        eprintln!("CRASH_SEED={seed}");
-        Self(seed)
-    }
-
-    fn within(&mut self, range: &Range<u64>) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        range.start + (mixed ^ (mixed >> 31)) % (range.end - range.start)
-    }
 }

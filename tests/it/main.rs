@@ -26,4 +26,5 @@ mod snapshot_commands;
 mod sources;
 mod start;
 mod store;
+mod storm;
 mod support;

@@ -7,6 +7,7 @@
 //! - [`PgBouncer`]: a pool in transaction mode in front of a database.
 //! - [`Proxy`]: a network between the program and its database that can fail in every way.
 //! - [`Bloomgate`]: the real program, as a process of its own.
+//! - [`Random`]: random numbers that a printed seed gives again.
 //! - [`Roads`]: the program with a filter for each road that an item can come by.
 //!
 //! Nothing here sleeps for luck: whatever takes time is polled with a deadline ([`eventually`]).
@@ -23,6 +24,7 @@ pub(crate) mod environment;
 mod launch;
 mod pgbouncer;
 mod proxy;
+mod random;
 mod roads;
 mod standby;
 #[cfg(test)]
@@ -39,6 +41,7 @@ pub(crate) use self::{
     launch::{Finished, Launch},
     pgbouncer::PgBouncer,
     proxy::{Conduct, Proxy},
+    random::Random,
     roads::Roads,
     standby::Standby,
 };
