@@ -16,6 +16,7 @@ use tokio::task::JoinError;
 use tokio_util::sync::CancellationToken;
 
 use super::Service;
+use super::cursor::Timeline;
 use super::declaration::{Declaration, DeclaredBy};
 use super::generation::Generation;
 use super::ports::{FilterId, StoreIdentity, StoredFilter};
@@ -25,8 +26,9 @@ use super::snapshot_store::{SavedSnapshot, Snapshot, SnapshotSource};
 /// How long to wait after a load, for others are likely to end as well.
 const AFTER_A_LOAD: Duration = Duration::from_secs(1);
 
-/// What was saved last, by filter: the number of the generation and its ones.
-pub(super) type Saved = Mutex<HashMap<FilterId, (u64, u64)>>;
+/// What was saved last, by filter: the number of the generation, its ones, and the timeline of its
+/// cursor, without which it would be loaded in full again.
+pub(super) type Saved = Mutex<HashMap<FilterId, (u64, u64, Timeline)>>;
 
 impl Service {
     /// Hosts what snapshots there are, before the store has told its filters: a filter that was made
@@ -144,15 +146,16 @@ impl Service {
         let Some(store) = self.identity.get() else {
             return;
         };
-        let state = (generation.number, generation.bloom.statistics().ones);
-        if self.saved().get(&generation.filter) == Some(&state) {
-            return;
-        }
+        let ones = generation.bloom.statistics().ones;
         let now_ms = self.clock.now().wall_ms;
         let taken_at = Timestamp::from_millisecond(now_ms).unwrap_or(Timestamp::UNIX_EPOCH);
         let Some(snapshot) = snapshot_of(hosted, generation, *store, taken_at) else {
             return;
         };
+        let state = (generation.number, ones, snapshot.cursor.timeline);
+        if self.saved().get(&generation.filter) == Some(&state) {
+            return;
+        }
         match self.snapshots.save(&snapshot, &generation.bloom) {
             Ok(snapshot_bytes) => {
                 self.saved().insert(generation.filter, state);
@@ -174,7 +177,7 @@ impl Service {
         }
     }
 
-    fn saved(&self) -> std::sync::MutexGuard<'_, HashMap<FilterId, (u64, u64)>> {
+    fn saved(&self) -> std::sync::MutexGuard<'_, HashMap<FilterId, (u64, u64, Timeline)>> {
         // Nothing in here can leave the map half changed.
         self.saved.lock().unwrap_or_else(PoisonError::into_inner)
     }
