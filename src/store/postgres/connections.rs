@@ -7,12 +7,11 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use sqlx::{Connection as _, PgConnection};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::errors::{Fault, within};
 use super::server::{refuse_unfit, renew_marker};
-use super::session::{self, STEP_LIMIT, Scope};
+use super::session::{STEP_LIMIT, Session, Step};
 use super::url::Target;
 use super::{SESSION_SETTINGS, WRITE_LIMIT};
 use crate::service::ports::StoreError;
@@ -25,7 +24,7 @@ const TRUSTED_IDLE: Duration = Duration::from_secs(1);
 const PING_LIMIT: Duration = Duration::from_secs(2);
 
 struct Idle {
-    connection: PgConnection,
+    session: Session,
     since: Instant,
 }
 
@@ -60,43 +59,45 @@ impl Connections {
                 return Err(Fault::Unreachable(detail).of(what));
             }
         };
-        let connection = match self.working_idle().await {
-            Some(connection) => connection,
+        let session = match self.working_idle().await {
+            Some(session) => session,
             None => {
-                let mut connection = self.target.connect().await?;
-                session::set(&mut connection, what, SESSION_SETTINGS, Scope::Session).await?;
+                let mut session = self.target.session(SESSION_SETTINGS).await?;
+                let mut step = session.begin(what).await?;
                 // The name may lead to another server than it did before.
-                refuse_unfit(&mut connection, what).await?;
-                // What took the marker away has ended every session, so that each new one looks.
-                renew_marker(&mut connection, what).await?;
-                connection
+                refuse_unfit(&mut step, what).await?;
+                // What took the marker away has ended every session of the server, so that each new
+                // one looks. (One with a pooler stays: there an add or a poll finds it gone.)
+                renew_marker(&mut step, what).await?;
+                step.end(what).await?;
+                session
             }
         };
         Ok(Checkout {
-            connection,
+            session,
             _permit: permit,
             home: self,
         })
     }
 
-    async fn working_idle(&self) -> Option<PgConnection> {
+    async fn working_idle(&self) -> Option<Session> {
         let mut idle = self.lock().pop()?;
         if idle.since.elapsed() < TRUSTED_IDLE {
-            return Some(idle.connection);
+            return Some(idle.session);
         }
-        let ping = within(PING_LIMIT, &self.target.what, idle.connection.ping()).await;
+        let ping = within(PING_LIMIT, &self.target.what, idle.session.ping()).await;
         if ping.is_err() {
             // What broke this one has broken the others.
             self.lock().clear();
             return None;
         }
-        Some(idle.connection)
+        Some(idle.session)
     }
 
     /// Ends the sessions that nobody uses.
     pub(super) async fn close_idle(&self) {
         let idle = std::mem::take(&mut *self.lock());
-        let closing = idle.into_iter().map(|idle| session::close(idle.connection));
+        let closing = idle.into_iter().map(|idle| idle.session.close());
         let all = futures_util::future::join_all(closing);
         let _ = tokio::time::timeout(STEP_LIMIT, all).await;
     }
@@ -109,17 +110,25 @@ impl Connections {
 
 /// A session in use. Dropped, it ends; [`give_back`](Self::give_back) keeps it.
 pub(super) struct Checkout<'a> {
-    pub(super) connection: PgConnection,
+    session: Session,
     _permit: SemaphorePermit<'a>,
     home: &'a Connections,
 }
 
 impl Checkout<'_> {
-    /// Keeps the session for the next statement. To be called after one that ended well.
+    /// Begins a step.
+    ///
+    /// # Errors
+    /// As [`Session::begin`].
+    pub(super) async fn begin(&mut self) -> Result<Step<'_>, StoreError> {
+        self.session.begin(&self.home.target.what).await
+    }
+
+    /// Keeps the session for the next step. To be called after one that ended well.
     pub(super) fn give_back(self) {
         let since = Instant::now();
         self.home.lock().push(Idle {
-            connection: self.connection,
+            session: self.session,
             since,
         });
     }

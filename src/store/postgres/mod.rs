@@ -23,7 +23,6 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use secrecy::SecretString;
-use sqlx::PgConnection;
 use tokio::sync::Mutex;
 use uuid::Uuid;
 
@@ -32,7 +31,7 @@ use self::errors::within;
 use self::follow::Follower;
 use self::notice::Notices;
 use self::server::{TIMELINE, continues, cursor, refuse_unfit, renew_marker};
-use self::session::{STEP_LIMIT, Scope, Settings};
+use self::session::{STEP_LIMIT, Scope, Session, Settings};
 use self::url::Target;
 use super::record::FilterRecord;
 use super::rows::digested;
@@ -49,29 +48,46 @@ const WRITE_LIMIT: Duration = Duration::from_secs(20);
 /// A poll that is not answered for longer than this has failed, however generous the bound.
 const LONGEST_POLL: Duration = Duration::from_secs(10);
 
-/// What every session of the store has, whatever the server's, the database's and the role's
+/// What every statement of the store has, whatever the server's, the database's and the role's
 /// defaults are.
-const SESSION_SETTINGS: Settings = &[
-    // An add is acknowledged when it has reached the disk.
-    ("synchronous_commit", "on"),
-    // The locks of an add count on it.
-    ("default_transaction_isolation", "read committed"),
-    // Names are qualified; no function of the user's shadows one of the server's.
+const SESSION_SETTINGS: Settings = &settings("20s");
+
+/// A poll after a long absence takes as long as it takes; silence is bounded on this side.
+const POLL_SETTINGS: Settings = &settings("0");
+
+/// What a load has beside the settings of every stream.
+const LOAD_SETTINGS: Settings = &[
     ("search_path", "pg_catalog"),
-    ("statement_timeout", "20s"),
-    ("lock_timeout", "0"),
-    ("idle_in_transaction_session_timeout", "60s"),
-    ("idle_session_timeout", "0"),
-    ("transaction_timeout", "0"),
-    // So that the server ends the session of a machine that is gone.
     ("tcp_keepalives_idle", "10"),
     ("tcp_keepalives_interval", "5"),
     ("tcp_keepalives_count", "3"),
     ("tcp_user_timeout", "25000"),
-    // sqlx logs what the server notes.
-    ("client_min_messages", "error"),
     ("jit", "off"),
 ];
+
+const fn settings(statement_timeout: &'static str) -> [(&'static str, &'static str); 14] {
+    [
+        // An add is acknowledged when it has reached the disk.
+        ("synchronous_commit", "on"),
+        // The locks of an add count on it.
+        ("default_transaction_isolation", "read committed"),
+        // Names are qualified; no function of the user's shadows one of the server's.
+        ("search_path", "pg_catalog"),
+        ("statement_timeout", statement_timeout),
+        ("lock_timeout", "0"),
+        ("idle_in_transaction_session_timeout", "60s"),
+        ("idle_session_timeout", "0"),
+        ("transaction_timeout", "0"),
+        // So that the server ends the session of a machine that is gone.
+        ("tcp_keepalives_idle", "10"),
+        ("tcp_keepalives_interval", "5"),
+        ("tcp_keepalives_count", "3"),
+        ("tcp_user_timeout", "25000"),
+        // sqlx logs what the server notes.
+        ("client_min_messages", "error"),
+        ("jit", "off"),
+    ]
+}
 
 /// How to reach a store on PostgreSQL.
 #[derive(Debug, Clone)]
@@ -92,7 +108,7 @@ pub struct PostgresStore {
     connections: Connections,
     follower: Follower,
     /// The session that polls.
-    polling: Mutex<Option<PgConnection>>,
+    polling: Mutex<Option<Session>>,
     notices: Notices,
 }
 
@@ -111,7 +127,7 @@ impl PostgresStore {
                 limit: (options.max_staleness * 4 / 5).min(LONGEST_POLL),
             },
             polling: Mutex::new(None),
-            notices: Notices::new(&target.options),
+            notices: Notices::new(target.clone()),
             connections: Connections::new(target.clone(), options.max_connections.max(1)),
             target,
         })
@@ -122,8 +138,7 @@ impl PostgresStore {
     /// # Errors
     /// As [`Store::open`].
     pub async fn migrate(&self) -> Result<(), StoreError> {
-        let session = self.migrated().await?;
-        session::close(session).await;
+        self.migrated().await?.close().await;
         Ok(())
     }
 
@@ -131,26 +146,25 @@ impl PostgresStore {
         &self.target.what
     }
 
-    async fn migrated(&self) -> Result<PgConnection, StoreError> {
+    async fn migrated(&self) -> Result<Session, StoreError> {
         let what = self.what();
-        let mut session = self.target.connect().await?;
-        session::set(&mut session, what, SESSION_SETTINGS, Scope::Session).await?;
-        refuse_unfit(&mut session, what).await?;
-        migrate::migrate(&mut session, what).await?;
+        let mut session = self.target.session(SESSION_SETTINGS).await?;
+        let mut step = session.begin(what).await?;
+        refuse_unfit(&mut step, what).await?;
+        migrate::migrate(&mut step, what).await?;
+        step.end(what).await?;
         Ok(session)
     }
 
     /// A session that may poll.
-    async fn poller(&self) -> Result<PgConnection, StoreError> {
+    async fn poller(&self) -> Result<Session, StoreError> {
         let what = self.what();
-        let mut session = self.target.connect().await?;
-        session::set(&mut session, what, SESSION_SETTINGS, Scope::Session).await?;
-        // A poll after a long absence takes as long as it takes; silence is bounded on this side.
-        let unlimited = &[("statement_timeout", "0")];
-        session::set(&mut session, what, unlimited, Scope::Session).await?;
-        refuse_unfit(&mut session, what).await?;
-        renew_marker(&mut session, what).await?;
-        self.follower.register(&mut session, what).await?;
+        let mut session = self.target.session(POLL_SETTINGS).await?;
+        let mut step = session.begin(what).await?;
+        refuse_unfit(&mut step, what).await?;
+        renew_marker(&mut step, what).await?;
+        self.follower.register(&mut step, what).await?;
+        step.end(what).await?;
         Ok(session)
     }
 }
@@ -159,17 +173,22 @@ impl PostgresStore {
 impl Store for PostgresStore {
     async fn open(&self) -> Result<StoreIdentity, StoreError> {
         self.connections.close_idle().await;
+        let what = self.what();
         let mut session = self.migrated().await?;
-        renew_marker(&mut session, self.what()).await?;
+        let mut step = session.begin(what).await?;
+        renew_marker(&mut step, what).await?;
         let question = sqlx::query_scalar("SELECT identity FROM bloomgate.store");
-        let identity = within(STEP_LIMIT, self.what(), question.fetch_one(&mut session)).await?;
-        session::close(session).await;
+        let identity = within(STEP_LIMIT, what, question.fetch_one(&mut *step)).await?;
+        step.end(what).await?;
+        session.close().await;
         Ok(StoreIdentity(identity))
     }
 
     async fn filters(&self) -> Result<Vec<StoredFilter>, StoreError> {
         let mut session = self.connections.checkout().await?;
-        let filters = filters::list(&mut session.connection, self.what()).await?;
+        let mut step = session.begin().await?;
+        let filters = filters::list(&mut step, self.what()).await?;
+        step.end(self.what()).await?;
         session.give_back();
         Ok(filters)
     }
@@ -182,8 +201,10 @@ impl Store for PostgresStore {
     ) -> Result<Option<StoredFilter>, StoreError> {
         let record = FilterRecord::new(Uuid::new_v4(), name, declaration, declared_by);
         let mut session = self.connections.checkout().await?;
-        let declare = filters::declare(&mut session.connection, record);
+        let mut step = session.begin().await?;
+        let declare = filters::declare(&mut step, record);
         let declared = within(WRITE_LIMIT, self.what(), declare).await?;
+        step.end(self.what()).await?;
         session.give_back();
         Ok(declared.map(|(id, forgotten)| StoredFilter {
             id: FilterId(id),
@@ -197,16 +218,20 @@ impl Store for PostgresStore {
 
     async fn delete(&self, filter: FilterId) -> Result<bool, StoreError> {
         let mut session = self.connections.checkout().await?;
-        let delete = filters::delete(&mut session.connection, filter);
+        let mut step = session.begin().await?;
+        let delete = filters::delete(&mut step, filter);
         let deleted = within(WRITE_LIMIT, self.what(), delete).await?;
+        step.end(self.what()).await?;
         session.give_back();
         Ok(deleted)
     }
 
     async fn purge(&self) -> Result<bool, StoreError> {
         let mut session = self.connections.checkout().await?;
-        let purge = filters::purge(&mut session.connection);
+        let mut step = session.begin().await?;
+        let purge = filters::purge(&mut step);
         let more = within(WRITE_LIMIT, self.what(), purge).await?;
+        step.end(self.what()).await?;
         session.give_back();
         Ok(more)
     }
@@ -214,7 +239,9 @@ impl Store for PostgresStore {
     async fn add(&self, rows: &[NewRow]) -> Result<AddReceipt, StoreError> {
         let rows = digested(rows);
         let mut session = self.connections.checkout().await?;
-        let receipt = add::add(&mut session.connection, self.what(), &rows).await?;
+        let mut step = session.begin().await?;
+        let receipt = add::add(&mut step, self.what(), &rows).await?;
+        step.end(self.what()).await?;
         session.give_back();
         Ok(receipt)
     }
@@ -228,11 +255,11 @@ impl Store for PostgresStore {
         let what = self.what();
         // A session of its own: a stream that breaks leaves none to be used again.
         let mut session = self.target.connect().await?;
-        session::set(&mut session, what, SESSION_SETTINGS, Scope::Session).await?;
-        refuse_unfit(&mut session, what).await?;
         let mut transaction = stream::begin(&mut session, what).await?;
+        session::set(&mut transaction, what, LOAD_SETTINGS, Scope::Transaction).await?;
+        refuse_unfit(&mut transaction, what).await?;
         let question = format!("SELECT {TIMELINE}, pg_current_snapshot()::text");
-        let question = sqlx::query_as(sqlx::AssertSqlSafe(question));
+        let question = sqlx::query_as(sqlx::AssertSqlSafe(question)).persistent(false);
         let (timeline, snapshot): (Option<String>, String) =
             within(STEP_LIMIT, what, question.fetch_one(&mut *transaction)).await?;
         let cut = cursor(timeline.as_deref(), &snapshot, what)?;
@@ -251,15 +278,16 @@ impl Store for PostgresStore {
         after: Option<&Cursor>,
         sink: &mut dyn ChangeSink,
     ) -> Result<Polled, StoreError> {
+        let what = self.what();
         let mut polling = self.polling.lock().await;
         let mut session = match polling.take() {
             Some(session) => session,
             None => self.poller().await?,
         };
-        let follower = &self.follower;
-        let polled = follower
-            .poll(&mut session, self.what(), after, sink)
-            .await?;
+        let mut step = session.begin(what).await?;
+        let polled = self.follower.poll(&mut step, what, after, sink).await?;
+        // Only when it has ended is the report there for the others.
+        step.end(what).await?;
         // Kept only where it ended well.
         *polling = Some(session);
         Ok(polled)
@@ -271,29 +299,29 @@ impl Store for PostgresStore {
 
     async fn forget_replica(&self, replica: Uuid) -> Result<(), StoreError> {
         let mut session = self.connections.checkout().await?;
-        let forget = follow::forget(&mut session.connection, replica);
+        let mut step = session.begin().await?;
+        let forget = follow::forget(&mut step, replica);
         within(STEP_LIMIT, self.what(), forget).await?;
+        step.end(self.what()).await?;
         session.give_back();
         Ok(())
     }
 
     async fn replicas(&self) -> Result<Vec<Replica>, StoreError> {
         let mut session = self.connections.checkout().await?;
-        let question = follow::others(&mut session.connection, self.follower.replica);
+        let mut step = session.begin().await?;
+        let question = follow::others(&mut step, self.follower.replica);
         let replicas = within(STEP_LIMIT, self.what(), question).await?;
+        step.end(self.what()).await?;
         session.give_back();
         Ok(replicas)
     }
 
     async fn close(&self) {
         *self.polling.lock().await = None;
-        // What it has reported holds until it is taken for silent: this only makes it sooner.
-        if let Ok(mut session) = self.connections.checkout().await {
-            let gone = follow::forget(&mut session.connection, self.follower.replica);
-            if within(STEP_LIMIT, self.what(), gone).await.is_ok() {
-                session.give_back();
-            }
-        }
+        // What it has reported holds until it is taken for silent: this only makes it sooner, and
+        // where it fails there is nobody to tell.
+        let _ = self.forget_replica(self.follower.replica).await;
         self.connections.close_idle().await;
     }
 }

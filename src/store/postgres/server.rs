@@ -9,7 +9,7 @@ use sha2::{Digest as _, Sha256};
 use sqlx::PgConnection;
 
 use super::errors::{Fault, within};
-use super::session::STEP_LIMIT;
+use super::session::{STANDBY, STEP_LIMIT};
 use crate::service::cursor::{Cursor, Timeline};
 use crate::service::ports::{Place, StoreError};
 
@@ -118,7 +118,8 @@ pub(super) async fn refuse_unfit(
     what: &str,
 ) -> Result<(), StoreError> {
     let question =
-        sqlx::query_as("SELECT current_setting('server_version_num')::int, pg_is_in_recovery()");
+        sqlx::query_as("SELECT current_setting('server_version_num')::int, pg_is_in_recovery()")
+            .persistent(false);
     let (version, is_standby): (i32, bool) =
         within(STEP_LIMIT, what, question.fetch_one(connection)).await?;
     if version < OLDEST_SERVER {
@@ -129,8 +130,7 @@ pub(super) async fn refuse_unfit(
         return Err(Fault::Refused(detail).of(what));
     }
     if is_standby {
-        let detail = "it is a standby, which takes no writes; give the address of the primary";
-        return Err(Fault::Refused(detail.to_owned()).of(what));
+        return Err(Fault::Refused(STANDBY.to_owned()).of(what));
     }
     Ok(())
 }

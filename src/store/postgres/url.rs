@@ -4,6 +4,7 @@
 
 use std::path::PathBuf;
 use std::str::FromStr as _;
+use std::sync::atomic::AtomicBool;
 
 use secrecy::{ExposeSecret as _, SecretString};
 use sqlx::ConnectOptions as _;
@@ -66,6 +67,8 @@ pub(crate) struct Target {
     pub(crate) what: String,
     /// The files that the URL names.
     pub(super) files: Vec<PathBuf>,
+    /// Whether a connection pooler was found on the way to it.
+    pub(super) pooled: AtomicBool,
 }
 
 impl Target {
@@ -140,6 +143,7 @@ fn parse(label: &str, url: &str) -> Result<Target, String> {
     Ok(Target {
         what: format!("{label} at {}", place(&options)),
         files: files(&parameters)?,
+        pooled: AtomicBool::new(false),
         options,
     })
 }
