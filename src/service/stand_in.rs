@@ -86,6 +86,7 @@ impl Store for StandIn {
         Ok(AddReceipt {
             timeline: Timeline([0; 16]),
             place: Place(commit),
+            cursor: None,
             deleted: Vec::new(),
         })
     }
