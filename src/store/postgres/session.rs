@@ -41,6 +41,10 @@ const PROTOCOL_VIOLATION: &str = "08P01";
 /// Said by a standby of a transaction that may write.
 const NOT_SUPPORTED: &str = "0A000";
 
+/// sqlx takes the end of a connection for an answer of zero. A proxy in front of a server that is down
+/// takes connections and ends them so. (Where in its own source it says so follows.)
+const CLOSED_UNANSWERED: &str = "unexpected response from SSLRequest: 0x00";
+
 /// Settings of a server, each with a value.
 pub(crate) type Settings = &'static [(&'static str, &'static str)];
 
@@ -155,6 +159,12 @@ impl Target {
     }
 
     fn not_connected(&self, error: &sqlx::Error) -> StoreError {
+        if let sqlx::Error::Protocol(found) = error
+            && found.starts_with(CLOSED_UNANSWERED)
+        {
+            let detail = "the connection was closed without an answer";
+            return Fault::Unreachable(detail.to_owned()).of(&self.what);
+        }
         if matches!(error, sqlx::Error::Protocol(_)) {
             let detail = "what answers there does not speak the PostgreSQL protocol; check host \
                           and port";

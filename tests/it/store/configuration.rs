@@ -51,6 +51,21 @@ async fn a_server_that_is_down_or_has_no_address_is_unreachable() {
 }
 
 #[tokio::test]
+async fn what_takes_a_connection_and_ends_it_is_unreachable_as_the_server_behind_it_is() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let ending = tokio::spawn(async move {
+        use tokio::io::AsyncReadExt as _;
+        let (mut socket, _) = listener.accept().await.unwrap();
+        // Read to its end, or the connection would be reset and not closed.
+        socket.read_exact(&mut [0; 8]).await.unwrap();
+    });
+    let error = open_error(&format!("postgres://{address}/app")).await;
+    assert!(matches!(error, StoreError::Unreachable { .. }), "{error}");
+    ending.await.unwrap();
+}
+
+#[tokio::test]
 async fn what_answers_but_is_no_postgres_is_refused() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
