@@ -116,11 +116,12 @@ impl Report {
             ledger.owed()
         );
         for (kind, times) in self.counts.lock().unwrap().iter() {
-            let answers = kind.starts_with("answer: ");
             let share = 100.0 * *times as f64 / checks.max(1) as f64;
-            let share = answers
-                .then(|| format!(" ({share:.2} %)"))
-                .unwrap_or_default();
+            let share = if kind.starts_with("answer: ") {
+                format!(" ({share:.2} %)")
+            } else {
+                String::new()
+            };
             eprintln!("{times:>10}  {kind}{share}");
         }
         let share = said_so as f64 / absent.max(1) as f64;
