@@ -250,6 +250,7 @@ fn settings(config: &Config) -> Settings {
         expiry_leeway: SignedDuration::try_from(config.expiry_leeway)
             .unwrap_or(SignedDuration::MAX),
         max_batch: config.limits.max_batch as usize,
+        max_confirms: config.limits.max_confirms as usize,
         memory_budget_bytes: config.memory_budget_bytes,
     }
 }
@@ -303,6 +304,10 @@ fn configured_source(
         query: source.query.clone(),
         max_staleness: followed_max_staleness,
     })?;
+    let adapter = match &source.confirm_query {
+        Some(query) => adapter.asked_by(query)?,
+        None => adapter,
+    };
     Ok(ConfiguredSource {
         name: source.name.clone(),
         refresh_interval: source.refresh_interval,

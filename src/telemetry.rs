@@ -51,6 +51,7 @@ pub enum Metric {
     FilterMemoryBytes,
     FilterFillRatio,
     FilterEstimatedFpRatio,
+    FilterMeasuredFpRatio,
     FilterEstimatedCardinality,
     FilterOverCapacity,
     FilterState,
@@ -66,7 +67,7 @@ pub enum Metric {
 
 impl Metric {
     /// Every metric of ours; `process_*` come beside them.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 20] = [
         Self::Checks,
         Self::Adds,
         Self::FilterCapacity,
@@ -75,6 +76,7 @@ impl Metric {
         Self::FilterMemoryBytes,
         Self::FilterFillRatio,
         Self::FilterEstimatedFpRatio,
+        Self::FilterMeasuredFpRatio,
         Self::FilterEstimatedCardinality,
         Self::FilterOverCapacity,
         Self::FilterState,
@@ -100,6 +102,7 @@ impl Metric {
             Self::FilterMemoryBytes => "bloomgate_filter_memory_bytes", // filter
             Self::FilterFillRatio => "bloomgate_filter_fill_ratio", // filter
             Self::FilterEstimatedFpRatio => "bloomgate_filter_estimated_fp_ratio", // filter
+            Self::FilterMeasuredFpRatio => "bloomgate_filter_measured_fp_ratio", // filter
             Self::FilterEstimatedCardinality => "bloomgate_filter_estimated_cardinality", // filter
             Self::FilterOverCapacity => "bloomgate_filter_over_capacity", // filter
             Self::FilterState => "bloomgate_filter_state", // filter, state
@@ -128,6 +131,9 @@ impl Metric {
             Self::FilterFillRatio => "The part of the bits that is set.",
             Self::FilterEstimatedFpRatio => {
                 "How probably an absent item checks maybe, from the bits that are set."
+            }
+            Self::FilterMeasuredFpRatio => {
+                "The share of the matches that were looked up and were false; absent before the first."
             }
             Self::FilterEstimatedCardinality => {
                 "How many different items are in, from the bits that are set."
@@ -163,6 +169,7 @@ impl Metric {
             | Self::FilterMemoryBytes
             | Self::FilterFillRatio
             | Self::FilterEstimatedFpRatio
+            | Self::FilterMeasuredFpRatio
             | Self::FilterEstimatedCardinality
             | Self::FilterOverCapacity
             | Self::FilterState

@@ -19,7 +19,7 @@ use super::access::Need;
 use super::body::refuse;
 use super::document;
 use super::gate::Gates;
-use super::handlers::{add, bulk_load, check, docs, filters, metrics, plan, probes};
+use super::handlers::{add, bulk_load, check, docs, filters, metrics, plan, probes, remove};
 use super::problem::Problem;
 use super::problem_kind::ProblemKind::{
     self, BodyTimeout, BodyTooLarge, DeclaredByConfig, DeclaredOtherwise, InvalidField,
@@ -55,6 +55,17 @@ const OF_ADDS: &[ProblemKind] = &[
     InvalidItem,
     StoreUnavailable,
     TooManyAdds,
+];
+
+const OF_REMOVALS: &[ProblemKind] = &[
+    MalformedBody,
+    UnknownFilter,
+    BodyTimeout,
+    BodyTooLarge,
+    UnsupportedMediaType,
+    InvalidField,
+    InvalidItem,
+    StoreUnavailable,
 ];
 
 const OF_BULK_LOADS: &[ProblemKind] = &[
@@ -103,6 +114,7 @@ pub fn operations(gates: &Gates) -> OpenApiRouter<Arc<AppState>> {
         .enter(ADD, OF_ADDS, routes!(add::add_item))
         .enter(ADD, OF_ADDS, routes!(add::add_items))
         .enter_stream(ADD, OF_BULK_LOADS, routes!(bulk_load::bulk_load))
+        .enter(ADMIN, OF_REMOVALS, routes!(remove::remove_item))
         .enter(READ, &[], routes!(filters::list_filters))
         .enter(READ, OF_DESCRIPTIONS, routes!(filters::describe_filter))
         .enter(ADMIN, OF_PUTS, routes!(filters::put_filter))

@@ -50,6 +50,10 @@ pub struct CheckRequest<'a> {
     #[schema(value_type = String, min_length = 1, max_length = 4096,
         example = "5c2e1f0a-3d77-4b07-9a52-0f6f6f1f7b8e")]
     pub item: Text<'a>,
+    /// Whether a `maybe` is to be looked up, in the store and the sources.
+    #[serde(default, deserialize_with = "present")]
+    #[schema(value_type = Option<bool>, nullable = false)]
+    pub confirm: Option<bool>,
     /// The watermark that an add gave: a filter that has not followed its store so far answers
     /// `maybe` with the reason `behind`.
     #[serde(default, deserialize_with = "present")]
@@ -92,6 +96,18 @@ pub struct AddRequest<'a> {
     #[serde(default, deserialize_with = "present")]
     #[schema(value_type = Option<Wait>, nullable = false)]
     pub wait: Option<Wait>,
+}
+
+/// An item to remove.
+#[derive(Deserialize, ToSchema)]
+#[schema(as = RemoveRequest)]
+#[serde(deny_unknown_fields)]
+pub struct RemoveRequest<'a> {
+    /// What is removed, in this or any other spelling that is the same under the filter's profile.
+    #[serde(borrow)]
+    #[schema(value_type = String, min_length = 1, max_length = 4096,
+        example = "5c2e1f0a-3d77-4b07-9a52-0f6f6f1f7b8e")]
+    pub item: Text<'a>,
 }
 
 /// An item of a batch.
@@ -295,6 +311,10 @@ pub struct CheckAnswer<'a> {
     /// answer.
     #[schema(minimum = 0.0, maximum = 1.0)]
     pub estimated_fp_rate: f64,
+    /// Whether the item was looked up and the verdict is settled; left out where it is not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub confirmed: Option<bool>,
 }
 
 /// The answer to a check of many items.
@@ -356,6 +376,22 @@ pub struct AddBatchAnswer<'a> {
     /// The rate after the add.
     #[schema(minimum = 0.0, maximum = 1.0)]
     pub estimated_fp_rate: f64,
+}
+
+/// The item is no longer in the store.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = RemoveAnswer)]
+pub struct RemoveAnswer<'a> {
+    /// The filter that it was removed from.
+    #[schema(value_type = String)]
+    pub filter: &'a str,
+    /// Whether the store had it.
+    pub removed: bool,
+    /// Whether a source has it, or cannot be asked: then only its owner can take it out.
+    pub still_in_source: bool,
+    /// The place of the removal in the store, for `min_watermark`. Opaque.
+    #[schema(max_length = 128)]
+    pub watermark: String,
 }
 
 /// How far a bulk load came: to its end.

@@ -198,7 +198,7 @@ pub struct SourceDescription {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false, format = DateTime)]
     pub as_of: Option<String>,
-    /// Why the latest attempt failed; left out when it succeeded.
+    /// Why the latest attempt failed, or why no `maybe` is settled by its `confirm_query`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub error: Option<String>,
@@ -268,6 +268,11 @@ pub struct FilterDescription {
     /// How probably an absent item checks `maybe` now, from the bits that are set.
     #[schema(minimum = 0.0, maximum = 1.0)]
     pub estimated_fp_rate: f64,
+    /// The share of the matches that were looked up (`confirm`) and were false; left out before the
+    /// first.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false, minimum = 0.0, maximum = 1.0)]
+    pub measured_fp_rate: Option<f64>,
     /// How many different items are in, from the bits that are set.
     #[schema(minimum = 0, maximum = 9_007_199_254_740_991_i64)]
     pub estimated_cardinality: i64,
@@ -369,6 +374,7 @@ impl From<answers::Description> for FilterDescription {
             memory_bytes: whole(description.memory_bytes),
             fill_ratio: rate(statistics.fill_ratio),
             estimated_fp_rate: rate(statistics.estimated_fp_rate),
+            measured_fp_rate: description.measured_fp_rate.map(rate),
             estimated_cardinality: whole(statistics.estimated_cardinality),
             over_capacity: description.over_capacity,
             generation: whole(description.generation),

@@ -40,6 +40,7 @@ impl Hosted {
             outdated: None,
             rebuild_refused: None,
             forgotten: stored.forgotten,
+            confirmations: Arc::default(),
         }
     }
 
@@ -57,6 +58,7 @@ impl Hosted {
             outdated: None,
             rebuild_refused: None,
             forgotten: 0,
+            confirmations: Arc::default(),
         }
     }
 
@@ -101,6 +103,7 @@ impl Hosted {
             capacity: sizing.capacity(),
             over_capacity: is_over_capacity(&statistics, &sizing),
             statistics,
+            measured_fp_rate: self.confirmations.measured_fp_rate(),
             generation: generation.map_or(0, |generation| generation.number),
             as_of: generation.and_then(|generation| generation.store.followed.as_of()),
             staleness_seconds: generation.and_then(|generation| generation.staleness_seconds(now)),

@@ -14,6 +14,8 @@ pub struct CheckAnswer {
     pub verdict: Verdict,
     /// The probability that an absent item checks `maybe`; 1.0 when the filter may not answer.
     pub estimated_fp_rate: f64,
+    /// Whether it was looked up, and settled.
+    pub confirmed: bool,
 }
 
 /// The answer to a check of many items.
@@ -49,6 +51,17 @@ pub struct AddAnswer {
     pub accepted: u64,
     /// The rate after the add.
     pub estimated_fp_rate: f64,
+}
+
+/// The answer to a removal: it is durable, and effective with the next generation.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct RemoveAnswer {
+    /// Whether the store had the item.
+    pub removed: bool,
+    /// Whether a source has it, or cannot rule it out: then the filter has it again with each load.
+    pub still_in_source: bool,
+    /// The place of the removal in the store.
+    pub watermark: Watermark,
 }
 
 /// How far a bulk load came; whatever is accepted is durable and set.
@@ -120,7 +133,7 @@ pub struct SourceDescription {
     pub load_seconds: f64,
     /// The moment that the last complete load stands for.
     pub as_of: Option<Timestamp>,
-    /// Why the latest attempt failed; none when it succeeded.
+    /// Why the latest attempt failed, or why it cannot be asked for one item though it should.
     pub error: Option<String>,
 }
 
@@ -137,6 +150,8 @@ pub struct Description {
     pub declared_by: DeclaredBy,
     /// Measured from the bits. Before the first bit is allocated: those of an empty filter.
     pub statistics: Statistics,
+    /// The share of the matches that were looked up and were false; none before the first.
+    pub measured_fp_rate: Option<f64>,
     /// Items that the bits are sized for: as declared, or more where the filter has grown.
     pub capacity: u64,
     /// Bytes of the bits.

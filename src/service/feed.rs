@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::answers::{Progress, SourceDescription, State};
+use super::askable::Askable;
 use super::freshness::Followed;
 use super::ports::Moment;
 
@@ -36,6 +37,8 @@ pub struct Feed {
     pub followed: Followed,
     /// The rows of the load under way, or of the last one.
     pub rows: RowCounts,
+    /// Whether it can be asked for one item; of a source.
+    pub askable: Askable,
     loading: AtomicBool,
     complete: AtomicBool,
     /// Whether it may have lost what it had brought, so that it has to be loaded again.
@@ -64,6 +67,7 @@ impl Feed {
             max_staleness_ms: AtomicU64::new(max_staleness_ms),
             followed: Followed::never(),
             rows: RowCounts::default(),
+            askable: Askable::default(),
             loading: AtomicBool::new(false),
             complete: AtomicBool::new(false),
             void: AtomicBool::new(false),
@@ -108,6 +112,7 @@ impl Feed {
             let expired = self.rows.expired.load(Ordering::Relaxed);
             self.expired_at_first.store(expired, Ordering::Relaxed);
         }
+        self.askable.took_all();
         self.followed.set(asked);
         self.void.store(false, Ordering::Release);
         // Release: whoever sees `complete` sees every bit that the load set.
@@ -184,7 +189,7 @@ impl Feed {
             rows_expired: last_load.expired,
             load_seconds: last_load.seconds,
             as_of: self.followed.as_of(),
-            error: last_load.error,
+            error: last_load.error.or_else(|| self.askable.problem()),
         }
     }
 

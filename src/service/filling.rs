@@ -117,6 +117,10 @@ impl RowSink for Filling {
         }
         self.odd += u64::from(canonical.odd);
         for generation in &self.generations {
+            if matches!(self.feed, FeedOf::Source(_)) {
+                let askable = &self.feed.of(generation).askable;
+                askable.took(item.unwrap_or_default(), &canonical.bytes);
+            }
             generation.bloom.add(&canonical.bytes);
         }
     }

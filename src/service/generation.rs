@@ -48,6 +48,8 @@ pub struct Generation {
     loaded_in_epoch: AtomicU64,
     /// Whether it may have bits of rows that the store has lost.
     keeps_unaccounted_bits: AtomicBool,
+    /// Whether its cursor was void at any time.
+    was_void: AtomicBool,
     /// When it was first complete, by the monotonic clock; 0 before.
     completed_ms: AtomicU64,
     deleted: AtomicBool,
@@ -90,6 +92,7 @@ impl Generation {
             cursor: ArcSwapOption::empty(),
             loaded_in_epoch: AtomicU64::new(0),
             keeps_unaccounted_bits: AtomicBool::new(false),
+            was_void: AtomicBool::new(false),
             completed_ms: AtomicU64::new(0),
             deleted: AtomicBool::new(false),
             completed: Notify::new(),
@@ -212,6 +215,7 @@ impl Generation {
     /// loaded in full again. What is set stays set, for the store may have lost rows that were
     /// acknowledged.
     pub fn cursor_is_void(&self) {
+        self.was_void.store(true, Ordering::Relaxed);
         self.store.becomes_void();
         self.cursor.store(None);
         if self.store.is_complete() {
@@ -224,6 +228,13 @@ impl Generation {
     #[must_use]
     pub fn keeps_unaccounted_bits(&self) -> bool {
         self.keeps_unaccounted_bits.load(Ordering::Relaxed)
+    }
+
+    /// Whether whatever was acknowledged while it was there is in the store, or was removed or has
+    /// expired: then what the store does not have is not in the set.
+    #[must_use]
+    pub fn store_has_all(&self) -> bool {
+        !self.keeps_unaccounted_bits() && !self.was_void.load(Ordering::Relaxed)
     }
 
     /// Records when it was complete for the first time, if it is.
@@ -362,6 +373,15 @@ mod tests {
         generation.store_loaded(2, cursor(12), LATER, 0.1);
         assert_eq!(generation.standing(LATER), None);
         assert!(generation.keeps_unaccounted_bits());
+    }
+
+    #[test]
+    fn what_was_acknowledged_before_the_cursor_was_void_may_be_lost_also_before_the_first_load() {
+        let generation = generation();
+        assert!(generation.store_has_all());
+        generation.cursor_is_void();
+        generation.store_loaded(2, cursor(12), LATER, 0.1);
+        assert!(!generation.store_has_all());
     }
 
     #[test]

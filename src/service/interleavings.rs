@@ -83,7 +83,7 @@ async fn load(service: &Arc<Service>, generation: Arc<Generation>, epoch: u64) -
 }
 
 fn verdict(service: &Service, item: &str, min_watermark: Option<Watermark>) -> Verdict {
-    at_one_go(service.check("f", item, min_watermark))
+    at_one_go(service.check("f", item, min_watermark, false))
         .unwrap()
         .verdict
 }

@@ -22,7 +22,6 @@
 use std::collections::HashMap;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use backon::ExponentialBackoff;
@@ -35,6 +34,7 @@ use super::cursor::Cursor;
 use super::filling::FeedOf;
 use super::load::{Loader, LoadsAtOnce, StoreLoaded};
 use super::ports::{ChangeSink, FilterId, Moment, Polled, Store, StoreError};
+use super::probe::keep_probing;
 use super::registry::{Hosted, Registry};
 use super::retry::{RETRY_LONGEST, retry_waits};
 use super::source_reader::SourceReader;
@@ -193,7 +193,15 @@ impl Lifecycle {
     /// Polls the store, or opens it; gives how long to wait until the next time.
     async fn tick(&mut self) -> Duration {
         if self.is_open {
-            self.poll().await
+            let next = self.poll().await;
+            if self.store_answers {
+                let upkeep = Arc::clone(&self.service).keep_up();
+                self.loads.spawn(async move {
+                    upkeep.await;
+                    None
+                });
+            }
+            next
         } else {
             self.open_again().await
         }
@@ -234,7 +242,6 @@ impl Lifecycle {
                     tracing::warn!(%error, "the filters were not listed; trying again");
                     return service.settings.poll_interval;
                 }
-                self.purge().await;
                 self.look_at_replicas(begun).await;
                 service.rebuild_what_is_due(asked);
                 // Polled again at once, the others learn how far this one has come.
@@ -269,6 +276,7 @@ impl Lifecycle {
             self.epoch += 1;
         }
         let cursor = Arc::new(polled.cursor);
+        self.service.follows(Some(cursor.timeline));
         self.cursor = Some(Arc::clone(&cursor));
         let entries = self.service.registry.all();
         for generation in entries.filters().flat_map(|hosted| hosted.generations()) {
@@ -287,6 +295,7 @@ impl Lifecycle {
 
     fn cursor_is_void(&mut self) {
         self.cursor = None;
+        self.service.follows(None);
         self.is_open = false;
         self.service.abandon_rebuilds();
         let entries = self.service.registry.all();
@@ -305,23 +314,6 @@ impl Lifecycle {
         let generation = loaded.generation;
         generation.store_loaded(loaded.epoch, cut, loaded.asked, loaded.seconds);
         self.service.snapshot_due.notify_one();
-    }
-
-    /// Deletes some of the rows that deleted filters have left.
-    async fn purge(&self) {
-        let rows_to_purge = &self.service.rows_to_purge;
-        // Taken back before the question: a filter that is deleted meanwhile sets it again.
-        if !rows_to_purge.swap(false, Ordering::Relaxed) {
-            return;
-        }
-        match self.service.store.purge().await {
-            Ok(false) => {}
-            Ok(true) => rows_to_purge.store(true, Ordering::Relaxed),
-            Err(error) => {
-                rows_to_purge.store(true, Ordering::Relaxed);
-                tracing::warn!(%error, "rows of deleted filters were not purged; trying again");
-            }
-        }
     }
 
     /// Starts the loads that are missing and stops those of generations that are gone.
@@ -393,7 +385,16 @@ impl Lifecycle {
                     None
                 })
             });
-            running.sources.insert(number, sources.collect());
+            let mut reading: Vec<_> = sources.collect();
+            for (index, source) in hosted.sources.iter().enumerate() {
+                let (service, name) = (Arc::clone(&self.service), hosted.name.clone());
+                let probing = keep_probing(service, filter, name, source.clone(), index);
+                reading.push(self.loads.spawn(async move {
+                    probing.await;
+                    None
+                }));
+            }
+            running.sources.insert(number, reading);
         }
     }
 }

@@ -4,13 +4,17 @@
 //! [`Service`] is what callers ask; [`ingest::Writer`] and [`lifecycle::Lifecycle`] are the two
 //! tasks behind it, which whoever composes the process runs.
 //!
-//! Invariant: `definitely-not` is said in one place, [`Service::check`] and its batch form, and
-//! only where [`generation::Generation::standing`] finds nothing in doubt.
+//! Invariant: `definitely-not` is said from the bits only where
+//! [`generation::Generation::standing`] finds nothing in doubt ([`check`]), and beside the bits only
+//! where everything that could have the item was asked ([`confirm`]).
 
 pub mod admin;
 pub mod answers;
+pub mod askable;
 pub mod budget;
 pub mod bulk_load;
+mod check;
+pub mod confirm;
 pub mod cursor;
 pub mod declaration;
 pub mod error;
@@ -25,8 +29,10 @@ mod interleavings;
 pub mod lifecycle;
 pub mod load;
 pub mod ports;
+mod probe;
 pub mod rebuild;
 pub mod registry;
+mod removal;
 pub mod retry;
 mod settings;
 pub mod snapshot_store;
@@ -34,11 +40,12 @@ pub mod snapshotter;
 pub mod source_reader;
 #[cfg(test)]
 mod stand_in;
+mod upkeep;
 pub mod visibility;
 pub mod watermark;
 
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex as PlainMutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
@@ -47,15 +54,16 @@ use tokio::sync::{Mutex, Notify, Semaphore};
 
 use crate::filter::hashing::MasterKey;
 use crate::filter::profile::Canonical;
-use crate::filter::verdict::{Reason, Verdict};
 use crate::telemetry::Road;
-use answers::{AddAnswer, CheckAnswer, CheckBatchAnswer, Wait};
+use answers::{AddAnswer, Wait};
 use budget::MemoryBudget;
+use check::accept;
+use cursor::Timeline;
 use declaration::FilterName;
 use error::ServiceError;
 use freshness::Followed;
 use generation::Generation;
-use ingest::{Ingest, Position, Writer};
+use ingest::{Ingest, Writer};
 use ports::{Clock, FilterId, Moment, NewRow, Store, StoreIdentity, StoreTie};
 use registry::{ConfiguredFilter, Hosted, Registry};
 pub use settings::{Adapters, Settings};
@@ -88,6 +96,10 @@ pub struct Service {
     identity: OnceLock<StoreIdentity>,
     /// The filters that the store had when it was last asked; none before.
     recorded: ArcSwapOption<Vec<FilterId>>,
+    /// Room for look-ups.
+    confirms: Semaphore,
+    /// What places count within at the moment; none between two epochs of following.
+    following: PlainMutex<Option<Timeline>>,
     /// The moment up to which the registry holds every filter that the store records.
     listed: Followed,
     /// Whether the store was told what the configuration declares.
@@ -95,6 +107,9 @@ pub struct Service {
     draining: AtomicBool,
     /// Whether rows of deleted filters may be left in the store.
     rows_to_purge: AtomicBool,
+    /// Whether the store has forgotten rows that the registry has not heard of.
+    rows_were_forgotten: AtomicBool,
+    upkeep: Mutex<upkeep::Due>,
     /// Declaring, deleting and listing, one at a time.
     declaring: Mutex<()>,
     /// Asking the store for a filter that is not known here, one at a time.
@@ -128,6 +143,8 @@ impl Service {
         registry.put(&waiting);
         let service = Arc::new(Self {
             budget: MemoryBudget::new(settings.memory_budget_bytes),
+            confirms: Semaphore::new(settings.max_confirms),
+            following: PlainMutex::default(),
             settings,
             store,
             tie,
@@ -147,6 +164,8 @@ impl Service {
             declared: AtomicBool::new(false),
             draining: AtomicBool::new(false),
             rows_to_purge: AtomicBool::new(true),
+            rows_were_forgotten: AtomicBool::new(false),
+            upkeep: Mutex::default(),
             declaring: Mutex::new(()),
             asking: Mutex::new(()),
             registry_changed: Notify::new(),
@@ -158,75 +177,6 @@ impl Service {
     #[must_use]
     pub fn configured(&self) -> &[ConfiguredFilter] {
         &self.configured
-    }
-
-    /// Says what may be said of one item. Waits for nothing, unless the filter is not known here:
-    /// then the store is asked for it.
-    ///
-    /// # Errors
-    /// When the name is out of form or unknown, or the profile refuses the item. Never for the
-    /// sake of the store.
-    pub async fn check(
-        &self,
-        filter: &str,
-        item: &str,
-        min_watermark: Option<Watermark>,
-    ) -> Result<CheckAnswer, ServiceError> {
-        let Some(hosted) = self.hosted_for_check(filter).await? else {
-            return Ok(in_doubt(Reason::Loading));
-        };
-        let canonical = accept(&hosted, item, None)?;
-        let answer = match self.may_answer(&hosted, min_watermark) {
-            Err(reason) => in_doubt(reason),
-            Ok(generation) => CheckAnswer {
-                verdict: verdict(generation.bloom.check(&canonical.bytes)),
-                estimated_fp_rate: generation.bloom.estimated_fp_rate(),
-            },
-        };
-        hosted.meters.checked(answer.verdict);
-        Ok(answer)
-    }
-
-    /// Says what may be said of many items, in their order. Waits as [`Service::check`] does.
-    ///
-    /// # Errors
-    /// As [`Service::check`]; also when there are none or too many. One refused item refuses all.
-    pub async fn check_batch<I: AsRef<str> + Sync>(
-        &self,
-        filter: &str,
-        items: &[I],
-        min_watermark: Option<Watermark>,
-    ) -> Result<CheckBatchAnswer, ServiceError> {
-        self.batch_in_range(items.len())?;
-        let Some(hosted) = self.hosted_for_check(filter).await? else {
-            return Ok(all_in_doubt(items.len(), Reason::Loading));
-        };
-        let canonicals = items
-            .iter()
-            .enumerate()
-            .map(|(index, item)| Ok(accept(&hosted, item.as_ref(), Some(index))?.bytes))
-            .collect::<Result<Vec<_>, ServiceError>>()?;
-        match self.may_answer(&hosted, min_watermark) {
-            Err(reason) => {
-                let doubts = canonicals.len() as u64;
-                hosted.meters.checked_many(Verdict::Maybe(reason), doubts);
-                Ok(all_in_doubt(canonicals.len(), reason))
-            }
-            Ok(generation) => {
-                let mut matches = Vec::with_capacity(canonicals.len());
-                generation.bloom.check_batch(&canonicals, &mut matches);
-                let verdicts: Vec<_> = matches.into_iter().map(verdict).collect();
-                for counted in [Verdict::DefinitelyNot, Verdict::Maybe(Reason::Match)] {
-                    let found = verdicts.iter().filter(|verdict| **verdict == counted);
-                    hosted.meters.checked_many(counted, found.count() as u64);
-                }
-                Ok(CheckBatchAnswer {
-                    verdicts,
-                    reason: None,
-                    estimated_fp_rate: generation.bloom.estimated_fp_rate(),
-                })
-            }
-        }
     }
 
     /// Adds one item: durable and set when this returns.
@@ -301,35 +251,14 @@ impl Service {
         })
     }
 
-    /// The generation that may say `definitely-not` now, or the reason why none may.
-    fn may_answer<'h>(
-        &self,
-        hosted: &'h Hosted,
-        min_watermark: Option<Watermark>,
-    ) -> Result<&'h Generation, Reason> {
-        let generation = hosted.generation.as_deref().ok_or(Reason::Loading)?;
-        if let Some(reason) = generation.standing(self.clock.now()) {
-            return Err(reason);
-        }
-        if hosted.outdated.is_some() {
-            return Err(Reason::Stale);
-        }
-        if let Some(Watermark(Position { timeline, place })) = min_watermark
-            && !generation.reaches(timeline, place)
-        {
-            return Err(Reason::Behind);
-        }
-        Ok(generation)
+    fn following(&self) -> Option<Timeline> {
+        let following = self.following.lock();
+        *following.unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The filter of that name. None as long as the store cannot say which filters there are: then a
-    /// name that nobody knows here may still be one of its filters.
-    async fn hosted_for_check(&self, filter: &str) -> Result<Option<Arc<Hosted>>, ServiceError> {
-        match self.hosted_or_asked_for(filter).await {
-            Ok(hosted) => Ok(Some(hosted)),
-            Err(ServiceError::StoreUnavailable(_)) => Ok(None),
-            Err(error) => Err(error),
-        }
+    fn follows(&self, timeline: Option<Timeline>) {
+        let following = self.following.lock();
+        *following.unwrap_or_else(PoisonError::into_inner) = timeline;
     }
 
     /// The filter of that name; where none is known here, as the store knows it by now: another
@@ -382,41 +311,6 @@ impl Service {
             Err(ServiceError::BatchOutOfRange { limit, found })
         }
     }
-}
-
-fn verdict(all_bits_set: bool) -> Verdict {
-    if all_bits_set {
-        Verdict::Maybe(Reason::Match)
-    } else {
-        Verdict::DefinitelyNot
-    }
-}
-
-fn in_doubt(reason: Reason) -> CheckAnswer {
-    CheckAnswer {
-        verdict: Verdict::Maybe(reason),
-        estimated_fp_rate: 1.0,
-    }
-}
-
-fn all_in_doubt(items: usize, reason: Reason) -> CheckBatchAnswer {
-    CheckBatchAnswer {
-        verdicts: vec![Verdict::Maybe(reason); items],
-        reason: Some(reason),
-        estimated_fp_rate: 1.0,
-    }
-}
-
-fn accept<'i>(
-    hosted: &Hosted,
-    item: &'i str,
-    index: Option<usize>,
-) -> Result<Canonical<'i>, ServiceError> {
-    hosted
-        .declaration
-        .profile
-        .accept(item)
-        .map_err(|error| ServiceError::InvalidItem { index, error })
 }
 
 fn generation_of(hosted: &Hosted) -> Result<&Arc<Generation>, ServiceError> {

@@ -15,7 +15,7 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use uuid::Uuid;
 
 use super::cursor::{Cursor, Timeline};
@@ -79,6 +79,67 @@ pub struct AddReceipt {
     pub cursor: Option<Cursor>,
     /// Filters that were deleted in the meantime: their rows were not written.
     pub deleted: Vec<FilterId>,
+}
+
+/// What a committed [`Store::remove`] says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Removal {
+    /// What the place counts within.
+    pub timeline: Timeline,
+    /// The place of this commit in the store.
+    pub place: Place,
+    /// Rows that were there and are not any more.
+    pub rows: u64,
+}
+
+/// What one part of the deletion of expired rows has done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pruned {
+    /// Rows that were deleted.
+    pub rows: u64,
+    /// Whether more may be left.
+    pub more: bool,
+}
+
+/// Whether an item is there, as one that was asked can tell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Presence {
+    /// It is there.
+    Present,
+    /// It is not there.
+    Absent,
+    /// It was not found, and may be there all the same.
+    Unsettled,
+}
+
+/// What the store says of one item.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LookUp {
+    /// Whether it is there.
+    pub presence: Presence,
+    /// The moment that this is true of.
+    pub as_of: Cursor,
+}
+
+/// A row of a source that may be the item that was asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Candidate {
+    /// As it lies in the source.
+    pub item: Box<[u8]>,
+    /// When it may be forgotten; none means never.
+    pub expires_at: Option<Timestamp>,
+}
+
+/// What a source has for one question.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Candidates {
+    /// Its rows, a bounded number.
+    pub rows: Vec<Candidate>,
+    /// Whether nothing can be there beside them: the source does not lag behind another server, and
+    /// no bound was met.
+    pub are_all: bool,
+    /// What the database's clock says.
+    pub database_now: Timestamp,
 }
 
 /// Takes the rows of one load, in no particular order.
@@ -153,6 +214,32 @@ pub trait Store: Send + Sync + 'static {
     /// none beats any. Rows may name several filters, and the same item more than once.
     async fn add(&self, rows: &[NewRow]) -> Result<AddReceipt, StoreError>;
 
+    /// Deletes the rows of a filter whose canonical bytes, digested as they were added, are these, and
+    /// counts them into what it has forgotten, in one durable commit. None when there is no such
+    /// filter.
+    async fn remove(
+        &self,
+        filter: FilterId,
+        canonical: &[u8],
+    ) -> Result<Option<Removal>, StoreError>;
+
+    /// Deletes some rows that have expired longer ago than `leeway` by the database's clock, and counts
+    /// them into what their filters have forgotten, in one commit. It waits for nobody: rows that
+    /// are being added again are left.
+    async fn prune(&self, leeway: SignedDuration) -> Result<Pruned, StoreError>;
+
+    /// Looks for a row of a filter with these canonical bytes that has not expired longer ago than
+    /// `leeway` by the database's clock. [`Presence::Absent`] is said only where every row of the
+    /// filter was digested as `declaration` has it, where the filter is still declared so, and where
+    /// whatever was acknowledged is seen.
+    async fn look_up(
+        &self,
+        filter: FilterId,
+        declaration: &Declaration,
+        canonical: &[u8],
+        leeway: SignedDuration,
+    ) -> Result<LookUp, StoreError>;
+
     /// Streams the rows of a filter as of one cut: all of them, or those written since a cursor.
     /// Gives the cursor of the cut.
     ///
@@ -220,6 +307,13 @@ pub trait Source: Send + Sync + 'static {
     /// Deletes some records of changes that are older than `retention`; false when none are left.
     /// A cursor from before what was deleted is void.
     async fn prune(&self, retention: Duration) -> Result<bool, StoreError>;
+    /// Asks for the rows that may be one item, for each of its spellings, as of one cut. None where the
+    /// source has no query for that. What is given is to be compared by canonical bytes.
+    async fn look_up(&self, spellings: &[String]) -> Result<Option<Vec<Candidates>>, StoreError>;
+
+    /// Some rows of the source, few, whichever come first: to try on them whether
+    /// [`Source::look_up`] finds what is there.
+    async fn sample(&self) -> Result<Vec<Candidate>, StoreError>;
 }
 
 /// Why a store or a source did not do what it was asked.

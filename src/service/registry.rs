@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 
+use super::confirm::Confirmations;
 use super::declaration::{Declaration, DeclaredBy, FilterName};
 use super::generation::Generation;
 use super::ports::{FilterId, Source};
@@ -80,6 +81,8 @@ pub struct Hosted {
     pub forgotten: u64,
     /// Its counters.
     pub meters: Arc<FilterMeters>,
+    /// What came of looking up what it said `maybe` to.
+    pub confirmations: Arc<Confirmations>,
 }
 
 impl Hosted {

@@ -27,6 +27,8 @@ pub struct Settings {
     pub expiry_leeway: SignedDuration,
     /// The most items in a batch.
     pub max_batch: usize,
+    /// The most look-ups that settle a `maybe`, at a time.
+    pub max_confirms: usize,
     /// The most bytes that all bits may take together.
     pub memory_budget_bytes: u64,
 }

@@ -41,6 +41,7 @@ pub struct SourceReader {
 struct Changes<'a> {
     service: &'a Service,
     filter: FilterId,
+    feed: FeedOf,
 }
 
 impl RowSink for Changes<'_> {
@@ -52,8 +53,11 @@ impl RowSink for Changes<'_> {
             return;
         };
         let profile = hosted.declaration.profile;
-        if let Some(canonical) = item.and_then(|item| profile.canonicalize(item)) {
+        let Some(item) = item else { return };
+        if let Some(canonical) = profile.canonicalize(item) {
             for generation in hosted.generations() {
+                let askable = &self.feed.of(generation).askable;
+                askable.took(item, &canonical.bytes);
                 generation.bloom.add(&canonical.bytes);
             }
         }
@@ -142,6 +146,7 @@ impl SourceReader {
             let mut changes = Changes {
                 service: self.service(),
                 filter: self.generation.filter,
+                feed: self.feed(),
             };
             match self.source.adapter.poll(&cursor, &mut changes).await {
                 Ok(now) => {

@@ -12,8 +12,8 @@ use super::cursor::{Cursor, Timeline};
 use super::declaration::{Declaration, DeclaredBy, FilterName};
 use super::ingest::Writer;
 use super::ports::{
-    AddReceipt, ChangeSink, Clock, FilterId, Moment, NewRow, Place, Polled, Replica, RowSink,
-    Store, StoreError, StoreIdentity, StoreTie, StoredFilter,
+    AddReceipt, ChangeSink, Clock, FilterId, LookUp, Moment, NewRow, Place, Polled, Pruned,
+    Removal, Replica, RowSink, Store, StoreError, StoreIdentity, StoreTie, StoredFilter,
 };
 use super::snapshot_store::{SavedSnapshot, Snapshot, SnapshotError, SnapshotStore};
 use super::{Adapters, Service, Settings};
@@ -69,6 +69,24 @@ impl Store for StandIn {
 
     async fn purge(&self) -> Result<bool, StoreError> {
         Ok(false)
+    }
+
+    async fn remove(&self, _: FilterId, _: &[u8]) -> Result<Option<Removal>, StoreError> {
+        Err(down())
+    }
+
+    async fn prune(&self, _: SignedDuration) -> Result<Pruned, StoreError> {
+        Err(down())
+    }
+
+    async fn look_up(
+        &self,
+        _: FilterId,
+        _: &Declaration,
+        _: &[u8],
+        _: SignedDuration,
+    ) -> Result<LookUp, StoreError> {
+        Err(down())
     }
 
     async fn add(&self, rows: &[NewRow]) -> Result<AddReceipt, StoreError> {
@@ -182,6 +200,7 @@ pub(super) fn settings() -> Settings {
         wait_timeout: Duration::from_secs(1),
         expiry_leeway: SignedDuration::ZERO,
         max_batch: 10,
+        max_confirms: 1,
         memory_budget_bytes: 1 << 24,
     }
 }

@@ -44,28 +44,16 @@ impl FilterRecord {
         declared_by: DeclaredBy,
     ) -> Self {
         let profile = &declaration.profile;
-        let options = match profile {
-            Profile::Email(options) => *options,
-            Profile::Jti | Profile::Text => EmailOptions::default(),
-        };
         Self {
             id,
             name: name.as_str().to_owned(),
             profile: profile.name().to_owned(),
             profile_version: i32::try_from(profile.version()).unwrap_or(i32::MAX),
-            options,
+            options: options_of(profile),
             capacity: i64::try_from(declaration.sizing.capacity()).unwrap_or(i64::MAX),
             false_positive_rate: declaration.sizing.false_positive_rate(),
-            sources: declaration
-                .sources
-                .iter()
-                .map(|source| source.name.clone())
-                .collect(),
-            source_digests: declaration
-                .sources
-                .iter()
-                .map(|source| hex::encode(source.query_digest))
-                .collect(),
+            sources: source_names(declaration),
+            source_digests: source_digests(declaration),
             forgotten: 0,
             declared_by: match declared_by {
                 DeclaredBy::Config => "config",
@@ -77,16 +65,7 @@ impl FilterRecord {
 
     /// What the canonical digests of its rows depend on, beside the item.
     pub(super) fn canonical_form(&self) -> String {
-        let options = [
-            (self.options.gmail_dots, "+gmail_dots"),
-            (self.options.googlemail, "+googlemail"),
-            (self.options.plus_tags, "+plus_tags"),
-        ];
-        let options: String = options
-            .into_iter()
-            .filter_map(|(is_on, name)| is_on.then_some(name))
-            .collect();
-        format!("{}/{}{options}", self.profile, self.profile_version)
+        canonical_form(&self.profile, self.profile_version, self.options)
     }
 
     /// The filter that a row stands for.
@@ -135,6 +114,62 @@ impl FilterRecord {
             forgotten: u64::try_from(self.forgotten).map_err(|_| odd("forgotten"))?,
         })
     }
+}
+
+/// What must be recorded of a filter for its rows to settle what they lack: each was digested as the
+/// declaration has it, and no other process knows of other sources.
+pub(super) struct Settling {
+    /// The one form that its rows were digested under.
+    pub(super) canonical_form: String,
+    /// The names of its sources.
+    pub(super) sources: Vec<String>,
+    /// SHA-256 of each source's query.
+    pub(super) source_digests: Vec<String>,
+}
+
+impl Settling {
+    /// For a filter that is declared so.
+    pub(super) fn of(declaration: &Declaration) -> Self {
+        let profile = &declaration.profile;
+        let version = i32::try_from(profile.version()).unwrap_or(i32::MAX);
+        Self {
+            canonical_form: canonical_form(profile.name(), version, options_of(profile)),
+            sources: source_names(declaration),
+            source_digests: source_digests(declaration),
+        }
+    }
+}
+
+fn source_names(declaration: &Declaration) -> Vec<String> {
+    let sources = declaration.sources.iter();
+    sources.map(|source| source.name.clone()).collect()
+}
+
+fn source_digests(declaration: &Declaration) -> Vec<String> {
+    let sources = declaration.sources.iter();
+    sources
+        .map(|source| hex::encode(source.query_digest))
+        .collect()
+}
+
+fn options_of(profile: &Profile) -> EmailOptions {
+    match profile {
+        Profile::Email(options) => *options,
+        Profile::Jti | Profile::Text => EmailOptions::default(),
+    }
+}
+
+fn canonical_form(profile: &str, version: i32, options: EmailOptions) -> String {
+    let options = [
+        (options.gmail_dots, "+gmail_dots"),
+        (options.googlemail, "+googlemail"),
+        (options.plus_tags, "+plus_tags"),
+    ];
+    let options: String = options
+        .into_iter()
+        .filter_map(|(is_on, name)| is_on.then_some(name))
+        .collect();
+    format!("{profile}/{version}{options}")
 }
 
 /// What to say of a schema that does not fit this program.

@@ -13,6 +13,11 @@ use crate::service::ports::{FilterId, NewRow};
 /// SHA-256.
 pub(super) type Digest = [u8; 32];
 
+/// The digest of an item, or of its canonical bytes.
+pub(super) fn digest(bytes: &[u8]) -> Digest {
+    Sha256::digest(bytes).into()
+}
+
 /// A row as a table keeps it.
 #[derive(Clone)]
 pub(super) struct DigestedRow<'a> {
@@ -41,8 +46,8 @@ pub(super) fn digested(rows: &[NewRow]) -> Vec<DigestedRow<'_>> {
         .map(|row| DigestedRow {
             filter: row.filter,
             item: &row.item,
-            item_digest: Sha256::digest(&row.item).into(),
-            canonical_digest: Sha256::digest(&row.canonical).into(),
+            item_digest: digest(&row.item),
+            canonical_digest: digest(&row.canonical),
             // A profile's version is a small number written by hand.
             profile_version: i32::try_from(row.profile_version).unwrap_or(i32::MAX),
             expires_at: row.expires_at,
@@ -77,6 +82,14 @@ pub(super) fn unix_us_rounded_up(time: Timestamp) -> i64 {
     let has_rest = Timestamp::from_microsecond(us)
         .is_ok_and(|floor| time.duration_since(floor) > SignedDuration::ZERO);
     us + i64::from(has_rest)
+}
+
+/// A time span in microseconds. No configuration allows one near the bound, which only keeps a
+/// database's arithmetic within its range.
+pub(super) fn leeway_us(leeway: SignedDuration) -> i64 {
+    const LONGEST_US: i128 = 1_000 * 366 * 86_400 * 1_000_000;
+    let us = leeway.as_micros().clamp(0, LONGEST_US);
+    i64::try_from(us).unwrap_or(i64::MAX)
 }
 
 /// The filters that rows name, each once, in order.

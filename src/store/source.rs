@@ -6,6 +6,7 @@
 mod columns;
 mod follow;
 mod follow_sql;
+mod look_up;
 mod sql_text;
 
 use std::time::Duration;
@@ -20,12 +21,13 @@ use tokio::time::{Instant, timeout_at};
 use self::columns::{Column, refuse_unfit};
 use self::follow::{Picture, Standing, Subject};
 pub use self::follow_sql::{FollowSql, FollowSqlError, FollowedTable};
+use self::look_up::LookUps;
 use super::postgres::errors::{Fault, within};
 use super::postgres::session::{STEP_LIMIT, close};
 use super::postgres::stream;
 use super::postgres::url::Target;
 use crate::service::cursor::Cursor;
-use crate::service::ports::{RowSink, Source, StoreError};
+use crate::service::ports::{Candidate, Candidates, RowSink, Source, StoreError};
 
 /// Longest time that a poll waits for an answer.
 const POLL_LIMIT: Duration = Duration::from_secs(10);
@@ -54,6 +56,8 @@ pub struct PostgresSource {
     poll_limit: Duration,
     /// Kept open between polls, unless one failed.
     session: Mutex<Option<PgConnection>>,
+    /// How it is asked for one item; none where it cannot be.
+    look_ups: Option<LookUps>,
 }
 
 impl PostgresSource {
@@ -80,7 +84,24 @@ impl PostgresSource {
             },
             poll_limit: (options.max_staleness / 5 * 4).min(POLL_LIMIT),
             session: Mutex::new(None),
+            look_ups: None,
         })
+    }
+
+    /// The same source, which can be asked for one item by this query: `$1` is the item as text, and
+    /// the columns are those of the source's query. It should find an item in whatever case.
+    ///
+    /// # Errors
+    /// [`StoreError::Refused`] when the query is empty.
+    pub fn asked_by(mut self, confirm_query: &str) -> Result<Self, StoreError> {
+        let query = confirm_query.trim_end_matches(|c: char| c == ';' || c.is_whitespace());
+        if query.trim_start().is_empty() {
+            let detail = "expected a query in confirm_query, found none; give one SELECT, or leave \
+                          it out";
+            return Err(Fault::Refused(detail.to_owned()).of(&self.target.what));
+        }
+        self.look_ups = Some(LookUps::new(query));
+        Ok(self)
     }
 
     /// The session that was kept, or a new one. To be kept again after what ended well.
@@ -181,9 +202,34 @@ impl Source for PostgresSource {
         let mut session = self.target.connect().await?;
         let mut transaction = stream::begin(&mut session, &self.target.what).await?;
         self.columns(&mut transaction).await?;
+        if let Some(look_ups) = &self.look_ups {
+            look_ups
+                .examine(&mut transaction, &self.target.what)
+                .await?;
+        }
         drop(transaction);
         close(session).await;
         Ok(())
+    }
+
+    async fn look_up(&self, spellings: &[String]) -> Result<Option<Vec<Candidates>>, StoreError> {
+        match &self.look_ups {
+            None => Ok(None),
+            Some(_) if spellings.is_empty() => Ok(Some(Vec::new())),
+            Some(look_ups) => look_ups.ask(&self.target, spellings).await.map(Some),
+        }
+    }
+
+    async fn sample(&self) -> Result<Vec<Candidate>, StoreError> {
+        let what = &self.target.what;
+        let mut session = self.target.connect().await?;
+        let mut transaction = stream::begin(&mut session, what).await?;
+        let columns = self.columns(&mut transaction).await?;
+        drop(transaction);
+        let rows = rows(&self.query, columns.len() > 1);
+        let sample = look_up::sample(&mut session, what, &rows).await?;
+        close(session).await;
+        Ok(sample)
     }
 
     async fn load(&self, sink: &mut dyn RowSink) -> Result<Option<Cursor>, StoreError> {

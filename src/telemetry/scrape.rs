@@ -25,6 +25,8 @@ pub struct FilterGauges {
     pub fill_ratio: f64,
     /// The rate that the bits give.
     pub estimated_fp_ratio: f64,
+    /// The share of the matches that were looked up and were false; none before the first.
+    pub measured_fp_ratio: Option<f64>,
     /// The number of items that the bits give.
     pub estimated_cardinality: u64,
     /// Whether that is more than the capacity.
@@ -56,7 +58,9 @@ impl FilterGauges {
         ];
         let staleness = self.staleness_seconds;
         let staleness = staleness.map(|seconds| (Metric::FilterStalenessSeconds, seconds));
-        for (metric, value) in values.into_iter().chain(staleness) {
+        let measured = self.measured_fp_ratio;
+        let measured = measured.map(|ratio| (Metric::FilterMeasuredFpRatio, ratio));
+        for (metric, value) in values.into_iter().chain(staleness).chain(measured) {
             gauge!(metric.name(), "filter" => self.filter.clone()).set(value);
         }
         for (state, is_this) in &self.states {

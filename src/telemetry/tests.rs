@@ -20,6 +20,7 @@ fn gauges(filter: &str) -> FilterGauges {
         memory_bytes: 1_200,
         fill_ratio: 0.0073,
         estimated_fp_ratio: 0.0,
+        measured_fp_ratio: None,
         estimated_cardinality: 10,
         over_capacity: false,
         states: vec![("loading", false), ("live", true), ("stale", false)],

@@ -77,7 +77,7 @@ fn body_for(path: &str) -> Value {
     match path.rsplit('/').next().unwrap() {
         "check-batch" => json!({"items": ["7f0c"]}),
         "add-batch" => json!({"items": [{"item": "7f0c"}]}),
-        "check" | "add" => json!({"item": "7f0c"}),
+        "check" | "add" | "remove" => json!({"item": "7f0c"}),
         _ => json!({"profile": "jti", "capacity": 1_000, "false_positive_rate": 0.01}),
     }
 }
@@ -112,6 +112,11 @@ fn routes() -> Vec<(Method, &'static str, Option<&'static str>)> {
         (Method::GET, "/metrics", Some("read")),
         (Method::GET, "/openapi.json", Some("read")),
         (Method::GET, "/docs/", Some("read")),
+        (
+            Method::POST,
+            "/v1/filters/revoked-jti/remove",
+            Some("admin"),
+        ),
         (Method::PUT, "/v1/filters/another", Some("admin")),
         (Method::DELETE, "/v1/filters/another", Some("admin")),
         (Method::GET, "/problems/not-found", None),

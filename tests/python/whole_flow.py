@@ -15,7 +15,14 @@ from bloomgate_client.api.filters import (
     plan_filter,
     put_filter,
 )
-from bloomgate_client.api.items import add_item, add_items, bulk_load, check_item, check_items
+from bloomgate_client.api.items import (
+    add_item,
+    add_items,
+    bulk_load,
+    check_item,
+    check_items,
+    remove_item,
+)
 from bloomgate_client.api.operations import get_liveness, get_metrics, get_readiness
 from bloomgate_client.models import (
     AddBatchRequest,
@@ -30,6 +37,7 @@ from bloomgate_client.models import (
     ProfileOptions,
     PutFilterRequest,
     Reason,
+    RemoveRequest,
     State,
     Verdict,
 )
@@ -95,11 +103,20 @@ def flow(client):
     checked = check_items.sync(FILTER, client=client, body=CheckBatchRequest(items=items))
     assert checked.verdicts == [Verdict.MAYBE, Verdict.DEFINITELY_NOT, Verdict.MAYBE], checked
 
+    confirm = CheckRequest(item="ann@x.com", confirm=True)
+    checked = check_item.sync(FILTER, client=client, body=confirm)
+    assert checked.verdict is Verdict.MAYBE and checked.confirmed is True, checked
+    removed = remove_item.sync(FILTER, client=client, body=RemoveRequest(item="ann@x.com"))
+    assert removed.removed and not removed.still_in_source and removed.watermark, removed
+    checked = check_item.sync(FILTER, client=client, body=confirm)
+    assert checked.verdict is Verdict.DEFINITELY_NOT and checked.confirmed is True, checked
+
     listed = list_filters.sync(client=client)
     assert FILTER in [description.filter_ for description in listed.filters], listed
     described = describe_filter.sync(FILTER, client=client)
     assert described.state is State.LIVE and described.profile is Profile.EMAIL, described
     assert described.profile_options.plus_tags is True, described
+    assert described.measured_fp_rate == 0.5, described
     assert described.estimated_cardinality == 5 and not described.over_capacity, described
     assert get_liveness.sync(client=client).status is ProbeStatus.OK
     assert get_readiness.sync(client=client).status is ProbeStatus.OK

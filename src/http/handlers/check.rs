@@ -17,7 +17,9 @@ use crate::http::wire::{
 /// Check one item
 ///
 /// `definitely-not`: the item was never added. `maybe`: look it up; `reason` says why. A check
-/// does not fail for the sake of the store.
+/// does not fail for the sake of the store. With `confirm` a `maybe` is looked up, in the store and in
+/// every source: `confirmed` says that it was settled, as a `maybe` or as a `definitely-not`. What cannot
+/// be settled stays `maybe`.
 #[utoipa::path(
     post,
     path = "/v1/filters/{filter}/check",
@@ -36,13 +38,19 @@ pub async fn check_item(
     let min_watermark = request.min_watermark.map(|text| text.0);
     let answer = state
         .service
-        .check(&filter, request.item.as_ref(), min_watermark)
+        .check(
+            &filter,
+            request.item.as_ref(),
+            min_watermark,
+            request.confirm.unwrap_or_default(),
+        )
         .await?;
     Ok(Json(CheckAnswer {
         filter: &filter,
         verdict: answer.verdict.into(),
         reason: answer.verdict.reason().map(Into::into),
         estimated_fp_rate: rate(answer.estimated_fp_rate),
+        confirmed: answer.confirmed.then_some(true),
     })
     .into_response())
 }

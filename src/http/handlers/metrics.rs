@@ -40,6 +40,7 @@ fn gauges(description: &Description) -> FilterGauges {
         memory_bytes: description.memory_bytes,
         fill_ratio: statistics.fill_ratio,
         estimated_fp_ratio: statistics.estimated_fp_rate,
+        measured_fp_ratio: description.measured_fp_rate,
         estimated_cardinality: statistics.estimated_cardinality,
         over_capacity: description.over_capacity,
         states: answers::State::ALL

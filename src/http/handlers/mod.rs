@@ -9,6 +9,7 @@ pub mod filters;
 pub mod metrics;
 pub mod plan;
 pub mod probes;
+pub mod remove;
 
 use axum::extract::{FromRequestParts, Path};
 use axum::http::request::Parts;

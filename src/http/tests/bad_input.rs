@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use super::App;
 
 const CHECK: &str = "/v1/filters/revoked-jti/check";
+const REMOVE: &str = "/v1/filters/revoked-jti/remove";
 const ADD: &str = "/v1/filters/revoked-jti/add";
 
 #[tokio::test]
@@ -55,7 +56,10 @@ async fn a_field_that_is_not_as_it_must_be_is_pointed_to() {
         (CHECK, r#"{"item":["a"]}"#, "/item"),
         (CHECK, r#"{"item":{"a":"b"}}"#, "/item"),
         (CHECK, r#"{"item":"a","itme":"b"}"#, "/itme"),
-        (CHECK, r#"{"item":"a","confirm":true}"#, "/confirm"),
+        (CHECK, r#"{"item":"a","confirm":"yes"}"#, "/confirm"),
+        (CHECK, r#"{"item":"a","confirm":null}"#, "/confirm"),
+        (REMOVE, "{}", "/item"),
+        (REMOVE, r#"{"item":"a","confirm":true}"#, "/confirm"),
         (CHECK, r#"{"item":"a","item":"b"}"#, "/item"),
         (
             CHECK,

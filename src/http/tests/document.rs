@@ -58,6 +58,7 @@ fn every_operation_is_named_as_promised() {
             "planFilter",
             "putFilter",
             "rebuildFilter",
+            "removeItem",
         ]
     );
 }

@@ -126,6 +126,7 @@ fn settings() -> Settings {
         wait_timeout: Duration::from_secs(1),
         expiry_leeway: SignedDuration::from_secs(120),
         max_batch: 10_000,
+        max_confirms: 4,
         memory_budget_bytes: 64 * 1024 * 1024,
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use std::task::Poll;
 
 use async_trait::async_trait;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use uuid::Uuid;
 
 use super::{FILTER, HERE};
@@ -13,8 +13,8 @@ use crate::filter::profile::Profile;
 use crate::service::cursor::Cursor;
 use crate::service::declaration::{Declaration, DeclaredBy, FilterName};
 use crate::service::ports::{
-    AddReceipt, ChangeSink, FilterId, NewRow, Place, Polled, Replica, RowSink, Store, StoreError,
-    StoreIdentity, StoredFilter,
+    AddReceipt, ChangeSink, FilterId, LookUp, NewRow, Place, Polled, Presence, Pruned, Removal,
+    Replica, RowSink, Store, StoreError, StoreIdentity, StoredFilter,
 };
 
 /// A store with transactions, as far as following can tell.
@@ -96,6 +96,30 @@ impl Store for SteppingStore {
 
     async fn purge(&self) -> Result<bool, StoreError> {
         Ok(false)
+    }
+
+    async fn remove(&self, _: FilterId, _: &[u8]) -> Result<Option<Removal>, StoreError> {
+        Ok(None)
+    }
+
+    async fn prune(&self, _: SignedDuration) -> Result<Pruned, StoreError> {
+        Ok(Pruned {
+            rows: 0,
+            more: false,
+        })
+    }
+
+    async fn look_up(
+        &self,
+        _: FilterId,
+        _: &Declaration,
+        _: &[u8],
+        _: SignedDuration,
+    ) -> Result<LookUp, StoreError> {
+        Ok(LookUp {
+            presence: Presence::Unsettled,
+            as_of: self.0.lock().unwrap().snapshot(),
+        })
     }
 
     async fn add(&self, rows: &[NewRow]) -> Result<AddReceipt, StoreError> {

@@ -124,6 +124,14 @@ impl Checkout<'_> {
         self.session.begin(&self.home.target.what).await
     }
 
+    /// Begins a step whose statements commit together.
+    ///
+    /// # Errors
+    /// As [`Session::begin`].
+    pub(super) async fn begin_together(&mut self) -> Result<Step<'_>, StoreError> {
+        self.session.begin_together(&self.home.target.what).await
+    }
+
     /// Keeps the session for the next step. To be called after one that ended well.
     pub(super) fn give_back(self) {
         let since = Instant::now();

@@ -9,6 +9,8 @@ mod connections;
 pub(super) mod errors;
 mod filters;
 mod follow;
+mod forget;
+mod look_up;
 mod migrate;
 mod notice;
 mod server;
@@ -22,6 +24,7 @@ use std::sync::atomic::AtomicI64;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use jiff::SignedDuration;
 use secrecy::SecretString;
 use tokio::sync::Mutex;
 use uuid::Uuid;
@@ -33,13 +36,13 @@ use self::notice::Notices;
 use self::server::{TIMELINE, continues, cursor, refuse_unfit, renew_marker};
 use self::session::{STEP_LIMIT, Scope, Session, Settings};
 use self::url::Target;
-use super::record::FilterRecord;
-use super::rows::digested;
+use super::record::{FilterRecord, Settling};
+use super::rows::{digest, digested};
 use crate::service::cursor::Cursor;
 use crate::service::declaration::{Declaration, DeclaredBy, FilterName};
 use crate::service::ports::{
-    AddReceipt, ChangeSink, FilterId, NewRow, Polled, Replica, RowSink, Store, StoreError,
-    StoreIdentity, StoredFilter,
+    AddReceipt, ChangeSink, FilterId, LookUp, NewRow, Polled, Pruned, Removal, Replica, RowSink,
+    Store, StoreError, StoreIdentity, StoredFilter,
 };
 
 /// Time for a write; `statement_timeout` below says the same to the server.
@@ -47,6 +50,9 @@ const WRITE_LIMIT: Duration = Duration::from_secs(20);
 
 /// A poll that is not answered for longer than this has failed, however generous the bound.
 const LONGEST_POLL: Duration = Duration::from_secs(10);
+
+/// Sessions for look-ups at most, beside those for writes, which must not wait for them.
+const LOOK_UP_SESSIONS: usize = 4;
 
 /// What every statement of the store has, whatever the server's, the database's and the role's
 /// defaults are.
@@ -98,7 +104,8 @@ pub struct PostgresStoreOptions {
     /// How long this process may say `definitely-not` after a poll. A poll that takes as long has
     /// failed, a little before the filters are stale.
     pub max_staleness: Duration,
-    /// Sessions for writes at most; beside them one polls, one listens, and each load has its own.
+    /// Sessions for writes at most; beside them one polls, one listens, a
+    /// few look items up, and each load has its own.
     pub max_connections: usize,
 }
 
@@ -106,6 +113,7 @@ pub struct PostgresStoreOptions {
 pub struct PostgresStore {
     target: Arc<Target>,
     connections: Connections,
+    look_ups: Connections,
     follower: Follower,
     /// The session that polls.
     polling: Mutex<Option<Session>>,
@@ -128,6 +136,7 @@ impl PostgresStore {
             },
             polling: Mutex::new(None),
             notices: Notices::new(target.clone()),
+            look_ups: Connections::new(target.clone(), LOOK_UP_SESSIONS),
             connections: Connections::new(target.clone(), options.max_connections.max(1)),
             target,
         })
@@ -173,6 +182,7 @@ impl PostgresStore {
 impl Store for PostgresStore {
     async fn open(&self) -> Result<StoreIdentity, StoreError> {
         self.connections.close_idle().await;
+        self.look_ups.close_idle().await;
         let what = self.what();
         let mut session = self.migrated().await?;
         let mut step = session.begin(what).await?;
@@ -244,6 +254,46 @@ impl Store for PostgresStore {
         step.end(self.what()).await?;
         session.give_back();
         Ok(receipt)
+    }
+
+    async fn remove(
+        &self,
+        filter: FilterId,
+        canonical: &[u8],
+    ) -> Result<Option<Removal>, StoreError> {
+        let mut session = self.connections.checkout().await?;
+        let mut step = session.begin_together().await?;
+        let digest = digest(canonical);
+        let removal = forget::remove(&mut step, self.what(), filter, &digest).await?;
+        step.end(self.what()).await?;
+        session.give_back();
+        Ok(removal)
+    }
+
+    async fn prune(&self, leeway: SignedDuration) -> Result<Pruned, StoreError> {
+        let mut session = self.connections.checkout().await?;
+        let mut step = session.begin_together().await?;
+        let pruned = forget::prune(&mut step, self.what(), leeway).await?;
+        step.end(self.what()).await?;
+        session.give_back();
+        Ok(pruned)
+    }
+
+    async fn look_up(
+        &self,
+        filter: FilterId,
+        declaration: &Declaration,
+        canonical: &[u8],
+        leeway: SignedDuration,
+    ) -> Result<LookUp, StoreError> {
+        let (settling, digest) = (Settling::of(declaration), digest(canonical));
+        let mut session = self.look_ups.checkout().await?;
+        let mut step = session.begin().await?;
+        let found = look_up::look_up(&mut step, self.what(), filter, &settling, &digest, leeway);
+        let found = found.await?;
+        step.end(self.what()).await?;
+        session.give_back();
+        Ok(found)
     }
 
     async fn load(
@@ -323,5 +373,6 @@ impl Store for PostgresStore {
         // where it fails there is nobody to tell.
         let _ = self.forget_replica(self.follower.replica).await;
         self.connections.close_idle().await;
+        self.look_ups.close_idle().await;
     }
 }

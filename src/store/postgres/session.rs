@@ -68,7 +68,7 @@ pub(super) enum Step<'s> {
     /// Each statement commits by itself.
     Direct(&'s mut PgConnection),
     /// All commit together.
-    Pooled(Transaction<'s, Postgres>),
+    Together(Transaction<'s, Postgres>),
 }
 
 impl Target {
@@ -180,18 +180,26 @@ impl Session {
     /// # Errors
     /// When the server does not answer, or is a standby behind a pooler.
     pub(super) async fn begin(&mut self, what: &str) -> Result<Step<'_>, StoreError> {
-        let Some(settings) = self.pooled else {
+        if self.pooled.is_none() {
             return Ok(Step::Direct(&mut self.connection));
-        };
+        }
+        self.begin_together(what).await
+    }
+
+    /// Begins a step whose statements commit together, with a pooler or without.
+    ///
+    /// # Errors
+    /// As [`begin`](Self::begin).
+    pub(super) async fn begin_together(&mut self, what: &str) -> Result<Step<'_>, StoreError> {
         // What a pooler leads to may change at any time: a standby refuses this.
-        let begin = format!(
-            "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; {}",
-            statement(settings, Scope::Transaction)
-        );
+        let mut begin = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE".to_owned();
+        if let Some(settings) = self.pooled {
+            begin = format!("{begin}; {}", statement(settings, Scope::Transaction));
+        }
         // Names and values are constants of this program.
         let begun = self.connection.begin_with(AssertSqlSafe(begin));
         match tokio::time::timeout(STEP_LIMIT, begun).await {
-            Ok(Ok(transaction)) => Ok(Step::Pooled(transaction)),
+            Ok(Ok(transaction)) => Ok(Step::Together(transaction)),
             Ok(Err(error)) if has_code(&error, NOT_SUPPORTED) => {
                 Err(Fault::Refused(STANDBY.to_owned()).of(what))
             }
@@ -221,7 +229,7 @@ impl Step<'_> {
     /// # Errors
     /// When the server does not answer, or the commit fails: nothing may be acknowledged then.
     pub(super) async fn end(self, what: &str) -> Result<(), StoreError> {
-        let Self::Pooled(mut transaction) = self else {
+        let Self::Together(mut transaction) = self else {
             return Ok(());
         };
         let ended = async {
@@ -239,7 +247,7 @@ impl Deref for Step<'_> {
     fn deref(&self) -> &PgConnection {
         match self {
             Self::Direct(connection) => connection,
-            Self::Pooled(transaction) => transaction,
+            Self::Together(transaction) => transaction,
         }
     }
 }
@@ -248,7 +256,7 @@ impl DerefMut for Step<'_> {
     fn deref_mut(&mut self) -> &mut PgConnection {
         match self {
             Self::Direct(connection) => connection,
-            Self::Pooled(transaction) => transaction,
+            Self::Together(transaction) => transaction,
         }
     }
 }

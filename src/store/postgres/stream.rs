@@ -38,9 +38,21 @@ pub(crate) async fn begin<'c>(
     connection: &'c mut PgConnection,
     what: &str,
 ) -> Result<Transaction<'c, Postgres>, StoreError> {
+    begin_with(connection, what, SETTINGS).await
+}
+
+/// The same with other settings.
+///
+/// # Errors
+/// As [`begin`].
+pub(crate) async fn begin_with<'c>(
+    connection: &'c mut PgConnection,
+    what: &str,
+    settings: Settings,
+) -> Result<Transaction<'c, Postgres>, StoreError> {
     let begin = connection.begin_with("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY");
     let mut transaction = within(STEP_LIMIT, what, begin).await?;
-    session::set(&mut transaction, what, SETTINGS, Scope::Transaction).await?;
+    session::set(&mut transaction, what, settings, Scope::Transaction).await?;
     // Such a database knows no encoding: asked for UTF-8 it would refuse the rows that are none,
     // as it is asked for nothing it hands over the bytes as they lie.
     let raw = sqlx::query(

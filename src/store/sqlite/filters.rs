@@ -37,7 +37,8 @@ fn texts(json: &str) -> Result<Vec<String>, sqlx::Error> {
     serde_json::from_str(json).map_err(|error| sqlx::Error::Decode(error.into()))
 }
 
-fn json(texts: &[String]) -> Result<String, sqlx::Error> {
+/// Texts as a column holds them.
+pub(super) fn json(texts: &[String]) -> Result<String, sqlx::Error> {
     serde_json::to_string(texts).map_err(|error| sqlx::Error::Encode(error.into()))
 }
 

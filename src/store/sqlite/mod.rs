@@ -10,6 +10,9 @@
 mod add;
 mod filters;
 mod follow;
+mod forget;
+mod load;
+mod look_up;
 mod writer;
 
 use std::os::unix::fs::MetadataExt as _;
@@ -17,22 +20,21 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use futures_util::TryStreamExt as _;
-use jiff::Timestamp;
+use jiff::SignedDuration;
 use sqlx::migrate::MigrateError;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqliteSynchronous};
-use sqlx::{ConnectOptions as _, Connection as _, Row as _};
+use sqlx::{ConnectOptions as _, Connection as _};
 use tokio::sync::{MappedMutexGuard, Mutex, MutexGuard, Notify};
 use uuid::Uuid;
 
 use self::writer::Writer;
-use super::record::{FilterRecord, migration_refusal};
-use super::rows::digested;
+use super::record::{FilterRecord, Settling, migration_refusal};
+use super::rows::{digest, digested};
 use crate::service::cursor::{Cursor, Timeline};
 use crate::service::declaration::{Declaration, DeclaredBy, FilterName};
 use crate::service::ports::{
-    AddReceipt, ChangeSink, FilterId, NewRow, Polled, Replica, RowSink, Store, StoreError,
-    StoreIdentity, StoredFilter,
+    AddReceipt, ChangeSink, FilterId, LookUp, NewRow, Polled, Pruned, Removal, Replica, RowSink,
+    Store, StoreError, StoreIdentity, StoredFilter,
 };
 
 /// The name of the file within the data directory.
@@ -198,6 +200,19 @@ impl SqliteStore {
         }
     }
 
+    /// The store, if nobody else has written to it or put another in its place.
+    async fn unshared(&self) -> Result<MappedMutexGuard<'_, Open>, StoreError> {
+        self.own_file().await?;
+        let mut open = self.opened().await?;
+        open.writer.roll_back().await;
+        // The lock on the data directory keeps others out, unless its file was removed or the file
+        // system knows no locks.
+        if self.data_version(open.writer.connection()).await? != open.data_version {
+            return Err(self.void("another process has written to it"));
+        }
+        Ok(open)
+    }
+
     async fn file(&self) -> Result<(u64, u64), StoreError> {
         let metadata = tokio::fs::metadata(&self.path).await;
         metadata
@@ -293,6 +308,44 @@ impl Store for SqliteStore {
         Ok(receipt)
     }
 
+    async fn remove(
+        &self,
+        filter: FilterId,
+        canonical: &[u8],
+    ) -> Result<Option<Removal>, StoreError> {
+        let mut open = self.opened().await?;
+        let timeline = open.timeline;
+        let removal = forget::remove(&mut open.writer, timeline, filter, &digest(canonical)).await;
+        let removal = removal.map_err(|error| self.error(&error))?;
+        self.written.notify_one();
+        Ok(removal)
+    }
+
+    async fn prune(&self, leeway: SignedDuration) -> Result<Pruned, StoreError> {
+        let mut writer = self.writer().await?;
+        let pruned = forget::prune(&mut writer, leeway).await;
+        pruned.map_err(|error| self.error(&error))
+    }
+
+    async fn look_up(
+        &self,
+        filter: FilterId,
+        declaration: &Declaration,
+        canonical: &[u8],
+        leeway: SignedDuration,
+    ) -> Result<LookUp, StoreError> {
+        let (settling, digest) = (Settling::of(declaration), digest(canonical));
+        let mut open = self.unshared().await?;
+        let (timeline, segment) = (open.timeline, open.segment);
+        let connection = open.writer.connection();
+        let found = look_up::look_up(connection, filter, &settling, &digest, leeway).await;
+        let (presence, last_commit) = found.map_err(|error| self.error(&error))?;
+        Ok(LookUp {
+            presence,
+            as_of: follow::cursor_at(timeline, segment, last_commit),
+        })
+    }
+
     async fn load(
         &self,
         filter: FilterId,
@@ -317,7 +370,7 @@ impl Store for SqliteStore {
         self.own_file().await?;
         let mut reader = self.connect(&options).await?;
         let first = since.map_or(0, |since| since.next.0.cast_signed());
-        let (last_commit, expected, found) = load(&mut reader, filter, first, sink)
+        let (last_commit, expected, found) = load::load(&mut reader, filter, first, sink)
             .await
             .map_err(|error| self.error(&error))?;
         self.own_file().await?;
@@ -337,14 +390,7 @@ impl Store for SqliteStore {
         after: Option<&Cursor>,
         sink: &mut dyn ChangeSink,
     ) -> Result<Polled, StoreError> {
-        self.own_file().await?;
-        let mut open = self.opened().await?;
-        open.writer.roll_back().await;
-        // The lock on the data directory keeps others out, unless its file was removed or the file
-        // system knows no locks.
-        if self.data_version(open.writer.connection()).await? != open.data_version {
-            return Err(self.void("another process has written to it"));
-        }
+        let mut open = self.unshared().await?;
         if after.is_some_and(|after| after.segment != open.segment) {
             return Err(self.void("it was opened anew since"));
         }
@@ -374,49 +420,6 @@ impl Store for SqliteStore {
             let _ = open.writer.into_connection().close().await;
         }
     }
-}
-
-/// Streams the rows of a filter from commit `first` on. Gives the last commit of the cut, the rows
-/// that it holds and the rows that came.
-async fn load(
-    reader: &mut SqliteConnection,
-    filter: FilterId,
-    first: i64,
-    sink: &mut dyn RowSink,
-) -> Result<(i64, u64, u64), sqlx::Error> {
-    // Of many rows the index of commits leads to few, and of all of them the filter's own order is
-    // the fast one.
-    let which = if first > 0 {
-        "filter_id = ?1 AND commit_number >= ?2"
-    } else {
-        "filter_id = ?1 AND +commit_number >= ?2"
-    };
-    // The first statement takes the cut, the others see the same.
-    let mut transaction = reader.begin().await?;
-    let question =
-        format!("SELECT last_commit, (SELECT count(*) FROM item WHERE {which}) FROM store");
-    let (last_commit, expected): (i64, i64) = sqlx::query_as(sqlx::AssertSqlSafe(question))
-        .bind(filter.0)
-        .bind(first)
-        .fetch_one(&mut *transaction)
-        .await?;
-    let expected = expected.cast_unsigned();
-    // The database's clock is this machine's.
-    sink.begin(expected, Timestamp::now());
-    let mut found = 0;
-    let question = format!("SELECT item, expires_at FROM item WHERE {which}");
-    let mut rows = sqlx::query(sqlx::AssertSqlSafe(question))
-        .bind(filter.0)
-        .bind(first)
-        .fetch(&mut *transaction);
-    while let Some(row) = rows.try_next().await? {
-        let expires_us: Option<i64> = row.try_get(1)?;
-        // A moment that no Timestamp knows was never written; never is the safe reading.
-        let expires_at = expires_us.and_then(|us| Timestamp::from_microsecond(us).ok());
-        sink.row(Some(row.try_get(0)?), expires_at);
-        found += 1;
-    }
-    Ok((last_commit, expected, found))
 }
 
 #[cfg(test)]

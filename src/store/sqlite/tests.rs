@@ -1,5 +1,7 @@
 //! What needs the connection within: a file that may not grow.
 
+use jiff::Timestamp;
+
 use super::*;
 use crate::filter::profile::Profile;
 

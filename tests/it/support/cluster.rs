@@ -8,7 +8,9 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 use sqlx::{Connection, PgConnection};
 
-use super::environment::{postgres_password, postgres_program, run_folder, server_command};
+use super::environment::{
+    postgres_owner, postgres_password, postgres_program, run_folder, server_command,
+};
 use super::{Backup, Database, DatabaseOptions, eventually};
 
 /// How long a server may take to come up, crash recovery included, or to end.
@@ -144,6 +146,16 @@ impl Cluster {
         fs::remove_dir_all(&self.folder).unwrap();
         copy_folder(backup.folder(), &self.folder);
         fs::write(self.log_path(), log).unwrap();
+        self.start_again().await;
+    }
+
+    /// Starts the server again as a standby of a primary that is nowhere: it can be read, and lags.
+    pub(crate) async fn start_as_standby(&mut self) {
+        let signal = self.folder.join("standby.signal");
+        File::create(&signal).unwrap();
+        if let Some((user, group)) = postgres_owner() {
+            std::os::unix::fs::chown(&signal, Some(user), Some(group)).unwrap();
+        }
         self.start_again().await;
     }
 

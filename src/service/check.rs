@@ -1,0 +1,198 @@
+//! Checks: what may be said of an item.
+//!
+//! Invariant: `definitely-not` is said in two places. One is [`Service::check`] and its batch form,
+//! from the bits, and only where [`Generation::standing`] finds nothing in doubt. The other is a
+//! look-up that has settled a `maybe` ([`super::confirm`]).
+
+use std::sync::Arc;
+
+use super::Service;
+use super::answers::{CheckAnswer, CheckBatchAnswer};
+use super::confirm::Question;
+use super::error::ServiceError;
+use super::generation::Generation;
+use super::ingest::Position;
+use super::registry::Hosted;
+use super::watermark::Watermark;
+use crate::filter::profile::Canonical;
+use crate::filter::verdict::{Reason, Verdict};
+
+impl Service {
+    /// Says what may be said of one item. Waits for nothing, unless the filter is not known here, for
+    /// which the store is asked then, or a `maybe` is to be looked up.
+    ///
+    /// # Errors
+    /// When the name is out of form or unknown, or the profile refuses the item. Never for the
+    /// sake of the store.
+    pub async fn check(
+        &self,
+        filter: &str,
+        item: &str,
+        min_watermark: Option<Watermark>,
+        confirm: bool,
+    ) -> Result<CheckAnswer, ServiceError> {
+        let Some(hosted) = self.hosted_for_check(filter).await? else {
+            return Ok(in_doubt(Reason::Loading));
+        };
+        let canonical = accept(&hosted, item, None)?;
+        let mut answer = match self.may_answer(&hosted, min_watermark) {
+            Err(reason) => in_doubt(reason),
+            Ok(generation) => CheckAnswer {
+                verdict: verdict(generation.bloom.check(&canonical.bytes)),
+                estimated_fp_rate: generation.bloom.estimated_fp_rate(),
+                confirmed: false,
+            },
+        };
+        if confirm && let Verdict::Maybe(reason) = answer.verdict {
+            let question = Question {
+                item,
+                canonical: &canonical.bytes,
+                min_watermark,
+            };
+            answer = self.confirmed(&hosted, question, reason, answer).await;
+        }
+        hosted.meters.checked(answer.verdict);
+        Ok(answer)
+    }
+
+    /// Says what may be said of many items, in their order. Waits as [`Service::check`] does.
+    ///
+    /// # Errors
+    /// As [`Service::check`]; also when there are none or too many. One refused item refuses all.
+    pub async fn check_batch<I: AsRef<str> + Sync>(
+        &self,
+        filter: &str,
+        items: &[I],
+        min_watermark: Option<Watermark>,
+    ) -> Result<CheckBatchAnswer, ServiceError> {
+        self.batch_in_range(items.len())?;
+        let Some(hosted) = self.hosted_for_check(filter).await? else {
+            return Ok(all_in_doubt(items.len(), Reason::Loading));
+        };
+        let canonicals = items
+            .iter()
+            .enumerate()
+            .map(|(index, item)| Ok(accept(&hosted, item.as_ref(), Some(index))?.bytes))
+            .collect::<Result<Vec<_>, ServiceError>>()?;
+        match self.may_answer(&hosted, min_watermark) {
+            Err(reason) => {
+                let doubts = canonicals.len() as u64;
+                hosted.meters.checked_many(Verdict::Maybe(reason), doubts);
+                Ok(all_in_doubt(canonicals.len(), reason))
+            }
+            Ok(generation) => {
+                let mut matches = Vec::with_capacity(canonicals.len());
+                generation.bloom.check_batch(&canonicals, &mut matches);
+                let verdicts: Vec<_> = matches.into_iter().map(verdict).collect();
+                for counted in [Verdict::DefinitelyNot, Verdict::Maybe(Reason::Match)] {
+                    let found = verdicts.iter().filter(|verdict| **verdict == counted);
+                    hosted.meters.checked_many(counted, found.count() as u64);
+                }
+                Ok(CheckBatchAnswer {
+                    verdicts,
+                    reason: None,
+                    estimated_fp_rate: generation.bloom.estimated_fp_rate(),
+                })
+            }
+        }
+    }
+
+    /// The answer to a `maybe` after a look-up: as it was where nothing could be settled.
+    async fn confirmed(
+        &self,
+        hosted: &Hosted,
+        question: Question<'_>,
+        reason: Reason,
+        answer: CheckAnswer,
+    ) -> CheckAnswer {
+        let (Some(is_there), Some(generation)) = (
+            self.settle(hosted, question).await,
+            hosted.generation.as_deref(),
+        ) else {
+            return answer;
+        };
+        // What is maybe for another reason says nothing of the bits.
+        if reason == Reason::Match {
+            hosted.confirmations.settled(is_there);
+        }
+        if is_there {
+            return CheckAnswer {
+                confirmed: true,
+                ..answer
+            };
+        }
+        CheckAnswer {
+            verdict: Verdict::DefinitelyNot,
+            estimated_fp_rate: generation.bloom.estimated_fp_rate(),
+            confirmed: true,
+        }
+    }
+
+    /// The generation that may say `definitely-not` now, or the reason why none may.
+    fn may_answer<'h>(
+        &self,
+        hosted: &'h Hosted,
+        min_watermark: Option<Watermark>,
+    ) -> Result<&'h Generation, Reason> {
+        let generation = hosted.generation.as_deref().ok_or(Reason::Loading)?;
+        if let Some(reason) = generation.standing(self.clock.now()) {
+            return Err(reason);
+        }
+        if hosted.outdated.is_some() {
+            return Err(Reason::Stale);
+        }
+        if let Some(Watermark(Position { timeline, place })) = min_watermark
+            && !generation.reaches(timeline, place)
+        {
+            return Err(Reason::Behind);
+        }
+        Ok(generation)
+    }
+
+    /// The filter of that name. None as long as the store cannot say which filters there are: then a
+    /// name that nobody knows here may still be one of its filters.
+    async fn hosted_for_check(&self, filter: &str) -> Result<Option<Arc<Hosted>>, ServiceError> {
+        match self.hosted_or_asked_for(filter).await {
+            Ok(hosted) => Ok(Some(hosted)),
+            Err(ServiceError::StoreUnavailable(_)) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+fn verdict(all_bits_set: bool) -> Verdict {
+    if all_bits_set {
+        Verdict::Maybe(Reason::Match)
+    } else {
+        Verdict::DefinitelyNot
+    }
+}
+
+fn in_doubt(reason: Reason) -> CheckAnswer {
+    CheckAnswer {
+        verdict: Verdict::Maybe(reason),
+        estimated_fp_rate: 1.0,
+        confirmed: false,
+    }
+}
+
+fn all_in_doubt(items: usize, reason: Reason) -> CheckBatchAnswer {
+    CheckBatchAnswer {
+        verdicts: vec![Verdict::Maybe(reason); items],
+        reason: Some(reason),
+        estimated_fp_rate: 1.0,
+    }
+}
+
+/// What a caller's item is under the filter's profile.
+pub(super) fn accept<'i>(
+    hosted: &Hosted,
+    item: &'i str,
+    index: Option<usize>,
+) -> Result<Canonical<'i>, ServiceError> {
+    hosted
+        .declaration
+        .profile
+        .accept(item)
+        .map_err(|error| ServiceError::InvalidItem { index, error })
+}

@@ -1,0 +1,59 @@
+//! Looking one item up by the digest of its canonical bytes.
+//!
+//! Invariant: one statement, and so one snapshot, tells whether a row is there, up to where that is
+//! true, and whether a row that is not found is not there: every row of the filter must have been
+//! digested as this process digests, no other process may have declared the filter otherwise, and a
+//! standby may lag.
+
+use jiff::SignedDuration;
+use sqlx::PgConnection;
+
+use super::errors::within;
+use super::server::{TIMELINE, cursor};
+use super::session::STEP_LIMIT;
+use crate::service::ports::{FilterId, LookUp, Presence, StoreError};
+use crate::store::record::Settling;
+use crate::store::rows::{Digest, leeway_us};
+
+/// Looks for a row with this canonical digest that has not expired longer ago than `leeway`.
+///
+/// # Errors
+/// When the statement fails.
+pub(super) async fn look_up(
+    connection: &mut PgConnection,
+    what: &str,
+    filter: FilterId,
+    settling: &Settling,
+    canonical_digest: &Digest,
+    leeway: SignedDuration,
+) -> Result<LookUp, StoreError> {
+    let statement = format!(
+        "SELECT {TIMELINE}, pg_catalog.pg_current_snapshot()::text,
+                NOT pg_catalog.pg_is_in_recovery() AND EXISTS (
+                    SELECT FROM bloomgate.filter
+                     WHERE id = $1 AND canonical_forms = ARRAY[$2::text]
+                       AND sources = $3 AND source_digests = $4),
+                EXISTS (
+                    SELECT FROM bloomgate.item
+                     WHERE filter_id = $1 AND canonical_digest = $5
+                       AND (expires_at IS NULL OR expires_at
+                            >= statement_timestamp() - $6::bigint * interval '1 microsecond'))"
+    );
+    let question = sqlx::query_as(sqlx::AssertSqlSafe(statement))
+        .bind(filter.0)
+        .bind(&settling.canonical_form)
+        .bind(&settling.sources)
+        .bind(&settling.source_digests)
+        .bind(&canonical_digest[..])
+        .bind(leeway_us(leeway));
+    let (told, snapshot, settles, is_there): (Option<String>, String, bool, bool) =
+        within(STEP_LIMIT, what, question.fetch_one(connection)).await?;
+    Ok(LookUp {
+        presence: match (is_there, settles) {
+            (true, _) => Presence::Present,
+            (false, true) => Presence::Absent,
+            (false, false) => Presence::Unsettled,
+        },
+        as_of: cursor(told.as_deref(), &snapshot, what)?,
+    })
+}
