@@ -198,7 +198,29 @@ impl Bloomgate {
         .await
     }
 
-    /// The most memory that the process has held at any time since its start.
+    /// Rebuilds a filter and waits until the new generation answers. Gives its description.
+    pub(crate) async fn rebuild(&self, filter: &str) -> Value {
+        let path = format!("/v1/filters/{filter}");
+        let before = self.describe(filter).await["generation"].clone();
+        let begun = self.post(&format!("{path}/rebuild"), &json!({})).await;
+        begun.expect_status(202);
+        eventually(&format!("{filter} is rebuilt"), LIVE_DEADLINE, async || {
+            let description = self.describe(filter).await;
+            let is_new = description["generation"].as_i64() > before.as_i64();
+            (is_new && description["state"] == "live").then_some(description)
+        })
+        .await
+    }
+
+    /// From now on [`Self::peak_memory_bytes`] counts anew.
+    pub(crate) fn forget_peak_memory(&self) {
+        // Source: the Linux manual, proc_pid_clear_refs(5).
+        let path = format!("/proc/{}/clear_refs", self.process.child.id());
+        std::fs::write(path, "5").unwrap();
+    }
+
+    /// The most memory that the process has held at any time since its start, or since that was
+    /// forgotten.
     pub(crate) fn peak_memory_bytes(&self) -> u64 {
         let path = format!("/proc/{}/status", self.process.child.id());
         let status = std::fs::read_to_string(path).unwrap();
