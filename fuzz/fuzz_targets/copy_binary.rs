@@ -11,7 +11,7 @@
 
 #![no_main]
 
-#[allow(dead_code)] // A target calls its part.
+#[allow(dead_code, unused_imports)] // A target calls its part.
 #[path = "../../src/store"]
 mod store {
     pub(crate) mod copy_binary;

@@ -12,7 +12,7 @@
 
 #![no_main]
 
-#[allow(dead_code)] // A target calls its part.
+#[allow(dead_code, unused_imports)] // A target calls its part.
 #[path = "../../src/filter"]
 mod filter {
     pub(crate) mod profile;

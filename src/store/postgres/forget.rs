@@ -3,9 +3,10 @@
 //! Invariants: what goes is counted into `filter.forgotten` in the same commit; a row that is added
 //! again meanwhile, or whose expiry is put off, stays; no two writers ever deadlock.
 //!
-//! The filter's row is locked before its items, as every writer does, and items in the order of their
-//! key. Each runs in a transaction that its caller has begun and ends. The lock is one that adds do not wait for. Who deletes what has expired waits for nobody:
-//! filters and rows that somebody else has locked are left to the next time.
+//! Each runs in a transaction that its caller begins and ends. The filter's row is locked before its
+//! items, as every writer does, and items in the order of their key. The lock is one that adds do not
+//! wait for. Who deletes what has expired waits for nobody: filters and rows that somebody else has
+//! locked are left to the next time.
 
 use jiff::SignedDuration;
 use sqlx::PgConnection;
