@@ -338,7 +338,7 @@ pub enum StoreError {
         detail: String,
     },
     /// What was followed may have lost or reused places: what was known of it may lack something.
-    #[error("{what} has to be loaded anew: {detail}")]
+    #[error("{what} has to be loaded in full: {detail}")]
     CursorVoid {
         /// Which store or source.
         what: String,
