@@ -252,7 +252,7 @@ async fn what_is_added_after_a_crash_is_found_by_a_replica_that_had_polled_befor
 
 /// Waits until every replica has polled, and told so with another poll.
 async fn until_polled(database: &Database) {
-    let question = "SELECT min(reports) FROM bloomgate.replica";
+    let question = "SELECT min(reports) FROM bloomgate.report";
     let before: i64 = database.query_value(question).await;
     eventually("the replicas have polled", DEADLINE, async || {
         let now: i64 = database.query_value(question).await;
