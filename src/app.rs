@@ -2,9 +2,9 @@
 //! order.
 //!
 //! It is the one place that sees all layers and that starts long-lived tasks: the server, the
-//! writer of the store, the lifecycle of the filters (which owns the loads that it starts), and the
-//! upkeep of the metrics. A
-//! task that ends before it was told to ends the process, with an error.
+//! writer of the store, the lifecycle of the filters (which owns the loads that it starts), the
+//! saving of snapshots, and the upkeep of the metrics. A task that ends before it was told to ends
+//! the process, with an error.
 
 pub mod snapshots;
 mod tasks;
