@@ -11,6 +11,7 @@
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{self, ErrorKind};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -18,7 +19,7 @@ use uuid::Uuid;
 
 use super::{DiskError, atomic_file};
 use crate::filter::bloom::BloomFilter;
-use crate::filter::codec::{self, CodecError, SnapshotReader};
+use crate::filter::codec::{self, CodecError, ReadAt, SnapshotReader};
 use crate::filter::hashing::HashKey;
 use crate::service::ports::FilterId;
 use crate::service::snapshot_store::{SavedSnapshot, Snapshot, SnapshotError, SnapshotStore};
@@ -33,6 +34,12 @@ pub struct Snapshots {
     /// Held while anything is put in place or taken away: one save is enough for a disk, and two of
     /// one filter would write to one temporary file.
     changes: Mutex<()>,
+}
+
+impl ReadAt for File {
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        FileExt::read_at(self, buffer, offset)
+    }
 }
 
 /// Opens a file as a snapshot and reads its head, with the length that it has.

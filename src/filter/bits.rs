@@ -16,6 +16,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bitvec::boxed::BitBox;
 use bitvec::order::Lsb0;
+use rayon::iter::{IndexedParallelIterator as _, ParallelIterator as _};
+use rayon::slice::ParallelSliceMut as _;
 use zerocopy::{FromZeros as _, IntoBytes as _};
 
 use super::sizing::{self, WORD_BITS};
@@ -31,7 +33,7 @@ pub struct AllocationError {
     pub bytes: u64,
 }
 
-/// Words that are copied in or out at a time: 256 KiB, so that whoever looks at them next finds
+/// Words that are copied out at a time: 256 KiB, so that whoever looks at them next finds
 /// them in the second cache.
 const CHUNK_WORDS: usize = 1 << 15;
 
@@ -60,25 +62,33 @@ impl SharedBits {
             .map_err(|_| refused())
     }
 
-    /// Room for `bit_count` bits, which `fill` fills a part at a time, in order: little-endian
-    /// words as [`read_out`](Self::read_out) gives them. The parts are the memory itself: what
-    /// `fill` writes there is copied nowhere else.
+    /// Room for `bit_count` bits, which `fill` fills on all cores: it is given the offset of a
+    /// segment in bytes, and the segment, `segment_bytes` long but for the last one, for
+    /// little-endian words as [`read_out`](Self::read_out) gives them. The segments are the memory
+    /// itself: what `fill` writes there is copied nowhere else. What it gives comes back in their
+    /// order.
     ///
     /// # Errors
     /// When the system refuses the memory, and what `fill` fails with.
-    pub(super) fn filled<E: From<AllocationError>>(
+    pub(super) fn filled<T: Send, E: From<AllocationError> + Send>(
         bit_count: u64,
-        mut fill: impl FnMut(&mut [u8]) -> Result<(), E>,
-    ) -> Result<Self, E> {
+        segment_bytes: u64,
+        fill: impl Fn(u64, &mut [u8]) -> Result<T, E> + Sync,
+    ) -> Result<(Self, Vec<T>), E> {
         let mut bits = Self::zeroed(bit_count)?;
-        for words in bits.0.as_raw_mut_slice().chunks_mut(CHUNK_WORDS) {
-            fill(words.as_mut_bytes())?;
+        let word_bytes = u64::from(u64::BITS / 8);
+        let segment_words = usize::try_from(segment_bytes / word_bytes).unwrap_or(usize::MAX);
+        let segments = bits.0.as_raw_mut_slice().par_chunks_mut(segment_words);
+        let filled = segments.enumerate().map(|(number, words)| {
+            let filled = fill(number as u64 * segment_bytes, words.as_mut_bytes())?;
             for word in words {
                 let word = word.get_mut();
                 *word = u64::from_le(*word);
             }
-        }
-        Ok(bits)
+            Ok(filled)
+        });
+        let filled = filled.collect::<Result<Vec<T>, E>>()?;
+        Ok((bits, filled))
     }
 
     /// Hands out all words a part at a time, in order, as the little-endian bytes of 64-bit words:
@@ -194,14 +204,16 @@ mod tests {
                 assert_ne!(bytes[(position / 8) as usize] & (1 << (position % 8)), 0);
             }
             assert_eq!(count_ones(&bytes), bits.recount());
-            let mut rest = bytes.as_slice();
-            let filled = SharedBits::filled(bit_count, |part| {
-                part.copy_from_slice(&rest[..part.len()]);
-                rest = &rest[part.len()..];
-                Ok::<(), AllocationError>(())
-            });
-            let filled = filled.unwrap();
-            assert!(rest.is_empty());
+            let segment_bytes = 1 << 12;
+            let (filled, offsets) =
+                SharedBits::filled(bit_count, segment_bytes, |offset, words| {
+                    words.copy_from_slice(&bytes[offset as usize..][..words.len()]);
+                    Ok::<u64, AllocationError>(offset)
+                })
+                .unwrap();
+            let segments = sizing::memory_bytes(bit_count).div_ceil(segment_bytes);
+            let in_order = (0..segments).map(|number| number * segment_bytes);
+            assert!(offsets.into_iter().eq(in_order));
             assert_eq!(filled.recount(), bits.recount());
             assert!(positions.iter().all(|position| filled.get(*position)));
         }

@@ -32,6 +32,10 @@ const KEY_ID_CONTEXT: &str = "bloomgate v1: public identifier of a filter's hash
 /// Separates the key that authenticates a filter's snapshots from whatever else is derived.
 const SNAPSHOT_MAC_CONTEXT: &str = "bloomgate v1: authentication of a filter's snapshot";
 
+/// The same for the parts that a snapshot authenticates one by one.
+const SNAPSHOT_SEGMENT_MAC_CONTEXT: &str =
+    "bloomgate v1: authentication of a segment of a filter's snapshot";
+
 /// 2^64 divided by the golden ratio, made odd (D. E. Knuth, *The Art of Computer Programming*,
 /// volume 3, §6.4, multiplicative hashing).
 const GOLDEN_RATIO: u64 = 0x9E37_79B9_7F4A_7C15;
@@ -87,6 +91,11 @@ impl HashKey {
     /// Authenticates what is fed to it as a snapshot of the filter with this key.
     pub(super) fn snapshot_mac(&self) -> blake3::Hasher {
         blake3::Hasher::new_keyed(&blake3::derive_key(SNAPSHOT_MAC_CONTEXT, &self.0))
+    }
+
+    /// Authenticates what is fed to it as a segment of such a snapshot, and as nothing else.
+    pub(super) fn snapshot_segment_mac(&self) -> blake3::Hasher {
+        blake3::Hasher::new_keyed(&blake3::derive_key(SNAPSHOT_SEGMENT_MAC_CONTEXT, &self.0))
     }
 
     /// Hashes an item's canonical bytes. O(length).

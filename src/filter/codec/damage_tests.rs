@@ -1,7 +1,7 @@
 //! Whatever is not a snapshot as it was written is refused, before anything large is allocated for
 //! it.
 
-use std::io::{self, Read};
+use std::io;
 
 use proptest::prelude::*;
 
@@ -22,7 +22,21 @@ fn refusal(bytes: &[u8]) -> CodecError {
 /// Puts the MAC right that a test has made wrong.
 fn seal(bytes: &mut [u8]) {
     let (body, mac) = bytes.split_last_chunk_mut::<32>().unwrap();
-    *mac = *key().snapshot_mac().update(body).finalize().as_bytes();
+    let ones_at = body.len() - 8;
+    // A length that was changed may lead anywhere.
+    let words_at = words_at(body).min(ones_at);
+    let mut whole = key().snapshot_mac();
+    whole.update(&body[..words_at]);
+    for words in body[words_at..ones_at].chunks(SEGMENT_BYTES as usize) {
+        whole.update(
+            key()
+                .snapshot_segment_mac()
+                .update(words)
+                .finalize()
+                .as_bytes(),
+        );
+    }
+    *mac = *whole.update(&body[ones_at..]).finalize().as_bytes();
 }
 
 /// Where the bits begin.
@@ -30,13 +44,28 @@ fn words_at(bytes: &[u8]) -> usize {
     PREFIX_BYTES + u32::from_le_bytes(bytes[12..16].try_into().unwrap()) as usize
 }
 
+#[test]
+fn segments_in_another_order_are_refused() {
+    let filter = BloomFilter::new(Sizing::new(8_000_000, 0.01).unwrap(), key()).unwrap();
+    filter.add(b"item");
+    let mut bytes = snapshot_of(&label(), &filter);
+    let words_at = words_at(&bytes);
+    let segments = &mut bytes[words_at..][..2 * SEGMENT_BYTES as usize];
+    let (first, second) = segments.split_at_mut(SEGMENT_BYTES as usize);
+    assert!(first != second, "an item has its bits everywhere");
+    first.swap_with_slice(second);
+    let refused = read(&*bytes, key(), bytes.len() as u64).unwrap_err();
+    assert!(matches!(refused, CodecError::NotAuthentic), "{refused}");
+}
+
 /// Gives these bytes and panics when it is asked for more.
 struct NothingBehind<'a>(&'a [u8]);
 
-impl Read for NothingBehind<'_> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        assert!(!self.0.is_empty(), "read past what it may look at");
-        self.0.read(buffer)
+impl ReadAt for NothingBehind<'_> {
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        let end = offset + buffer.len() as u64;
+        assert!(end <= self.0.len() as u64, "read past what it may look at");
+        self.0.read_at(buffer, offset)
     }
 }
 
@@ -133,7 +162,7 @@ fn bits_past_the_limit_are_refused_before_they_are_allocated() {
         assert!(matches!(refused, CodecError::TooLong { .. }), "{refused}");
     }
     assert_eq!(
-        read_head(&mut NothingBehind(&prefix), needed_bytes).unwrap(),
+        read_head(NothingBehind(&prefix), needed_bytes).unwrap(),
         head
     );
     let bytes = snapshot();
@@ -144,7 +173,7 @@ fn bits_past_the_limit_are_refused_before_they_are_allocated() {
 #[test]
 fn the_head_is_read_without_a_look_behind_it() {
     let bytes = snapshot();
-    let head = read_head(&mut NothingBehind(&bytes[..words_at(&bytes)]), LIMIT).unwrap();
+    let head = read_head(NothingBehind(&bytes[..words_at(&bytes)]), LIMIT).unwrap();
     assert_eq!(head.label, label());
 }
 
@@ -222,7 +251,7 @@ fn canonical_bytes_of_another_profile_are_refused_and_their_head_is_shown() {
         };
         let bytes = snapshot_of(&label, &filter());
         assert!(matches!(refusal(&bytes), CodecError::OtherProfile { .. }));
-        let head = read_head(&mut &*bytes, LIMIT).unwrap();
+        let head = read_head(&*bytes, LIMIT).unwrap();
         assert_eq!(head.label.profile, profile);
     }
 }
@@ -230,10 +259,10 @@ fn canonical_bytes_of_another_profile_are_refused_and_their_head_is_shown() {
 #[test]
 fn another_version_of_the_format_and_what_is_no_snapshot_are_refused() {
     let mut bytes = snapshot();
-    bytes[8] = 2;
+    bytes[8] = 1;
     assert!(matches!(
         refusal(&bytes),
-        CodecError::OtherVersion { found: 2 }
+        CodecError::OtherVersion { found: 1 }
     ));
     assert!(matches!(refusal(&[0; 1_000]), CodecError::NotASnapshot));
 }

@@ -6,16 +6,17 @@
 //!   limit before anything is allocated, and no input panics;
 //! * nothing of the bits is handed out before the whole was found authentic under the filter's key,
 //!   its ones were counted again, and nothing was found behind it;
-//! * memory does not grow with the filter, save for the bits that a reader fills in place;
+//! * memory does not grow with the filter, save for the bits that a reader fills in place and a MAC
+//!   for every [`SEGMENT_BYTES`] of them;
 //! * an item that was added before the writing began is in what is written.
 //!
 //! This module must not know files, the clock, or what a cursor holds.
 
 // The grammar. Numbers are little-endian; `x*n` is n times x.
 //
-//   snapshot      = magic version head_bytes head word*word_count ones mac
+//   snapshot      = magic version head_bytes head segment*segment_count ones mac
 //   magic         = 89 "bloom" 0D 0A        ; no text, and broken by whatever converts line ends
-//   version       = u32                     ; 1
+//   version       = u32                     ; 2
 //   head_bytes    = u32                     ; length of head, at most MAX_HEAD_BYTES
 //   head          = filter_id filter_name profile declared sizing key_id store_id cursor
 //                   source_count source*source_count keeps_unaccounted_bits taken_at forgotten
@@ -38,12 +39,17 @@
 //   keeps_unaccounted_bits = 00 | 01
 //   taken_at      = i64                     ; milliseconds since 1970
 //   forgotten     = u64                     ; rows that the store had forgotten before
-//   word          = u64                     ; bit i of the filter is bit i % 64 of word i / 64
-//   word_count    = bit_count / 64, rounded up; not written
-//                                             ; bits past bit_count are 0
+//   segment       = word*                   ; SEGMENT_BYTES of words; the last, what is left of them
+//   segment_count = the bytes of bit_count / 64 words, rounded up, over SEGMENT_BYTES, rounded up;
+//                   not written
+//   word          = u64                     ; bit i of the filter is bit i % 64 of word i / 64;
+//                                           ; bits past bit_count are 0
 //   ones          = u64                     ; how many bits of the words are 1
-//   mac           = byte*32                 ; BLAKE3, keyed from the filter's hash key, of all before
+//   mac           = byte*32                 ; MAC of all before the segments, of each segment's own
+//                                           ; MAC in their order, and of ones
 //
+// Both kinds of MAC are BLAKE3, each under a key of its own that is derived from the filter's hash
+// key. The segments have theirs so that all cores can read and authenticate a large filter at once.
 // Whatever changes here takes another version.
 
 mod error;
@@ -54,19 +60,21 @@ mod damage_tests;
 #[cfg(test)]
 mod tests;
 
-use std::io::{Read, Write};
+use std::io::{self, Write};
 
 pub use error::CodecError;
 pub use head::{
     MAX_CURSOR_BYTES, MAX_NAME_BYTES, MAX_SOURCES, SnapshotHead, SnapshotLabel, SourceLabel,
 };
 
+use rayon::iter::{IntoParallelIterator as _, ParallelIterator as _};
+
 use super::bits::{SharedBits, count_ones, has_stray_ones};
 use super::bloom::BloomFilter;
 use super::hashing::HashKey;
 
 /// The version of the format that is written, and the only one that is read.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// Longest head, in bytes.
 pub const MAX_HEAD_BYTES: u32 = 16 << 20;
 
@@ -75,8 +83,28 @@ const MAGIC: [u8; 8] = *b"\x89bloom\r\n";
 const PREFIX_BYTES: usize = 16;
 /// The count of ones and the MAC.
 const TAIL_BYTES: u64 = 8 + 32;
-/// Bytes that are read at a time where the bits are not kept.
+/// How many bytes of words have a MAC of their own. A part of the format.
+const SEGMENT_BYTES: u64 = 4 << 20;
+/// Bytes that are read at a time, so that whoever looks at them next finds them in the second cache.
 const PART_BYTES: usize = 1 << 18;
+
+/// Bytes that several threads can read at once, each where it wants.
+pub trait ReadAt: Sync {
+    /// Reads some of the bytes from `offset` on, as [`std::io::Read::read`] would: 0 at the end.
+    ///
+    /// # Errors
+    /// When they cannot be read.
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize>;
+}
+
+impl ReadAt for &[u8] {
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        let rest = usize::try_from(offset)
+            .ok()
+            .and_then(|offset| self.get(offset..));
+        io::Read::read(&mut rest.unwrap_or_default(), buffer)
+    }
+}
 
 /// Writes a snapshot of a filter, which may be added to meanwhile, and gives its length in bytes.
 ///
@@ -99,11 +127,17 @@ pub fn write(
     mac.update(&prefix);
     writer.write_all(&prefix)?;
     let mut ones = 0_u64;
+    // Parts are a whole fraction of a segment.
+    let mut segment = Segment::new(filter.key());
     filter.bits().read_out(|part| {
-        ones += count_ones(part);
-        mac.update(part);
+        if segment.bytes == SEGMENT_BYTES {
+            ones += segment.end_into(&mut mac);
+            segment = Segment::new(filter.key());
+        }
+        segment.take(part);
         writer.write_all(part).map_err(CodecError::from)
     })?;
+    ones += segment.end_into(&mut mac);
     mac.update(&ones.to_le_bytes());
     writer.write_all(&ones.to_le_bytes())?;
     writer.write_all(mac.finalize().as_bytes())?;
@@ -115,7 +149,7 @@ pub fn write(
 ///
 /// # Errors
 /// When it is no head of a snapshot within the limit, or the reader fails.
-pub fn read_head(reader: &mut impl Read, limit_bytes: u64) -> Result<SnapshotHead, CodecError> {
+pub fn read_head(reader: impl ReadAt, limit_bytes: u64) -> Result<SnapshotHead, CodecError> {
     SnapshotReader::new(reader, limit_bytes).map(|reader| reader.head)
 }
 
@@ -125,7 +159,7 @@ pub fn read_head(reader: &mut impl Read, limit_bytes: u64) -> Result<SnapshotHea
 /// When it is no whole and authentic snapshot under `key` within `limit_bytes`, its memory cannot be
 /// had, or the reader fails.
 pub fn read(
-    reader: impl Read,
+    reader: impl ReadAt,
     key: HashKey,
     limit_bytes: u64,
 ) -> Result<(SnapshotHead, BloomFilter), CodecError> {
@@ -140,39 +174,39 @@ pub fn read(
 pub struct SnapshotReader<R> {
     reader: R,
     head: SnapshotHead,
-    /// The bytes up to the bits, for the MAC.
+    /// The bytes up to the segments, for the MAC.
     prefix: Vec<u8>,
 }
 
-impl<R: Read> SnapshotReader<R> {
+impl<R: ReadAt> SnapshotReader<R> {
     /// Reads the head. `limit_bytes` is the most that the whole snapshot may take; for a file, its
     /// length.
     ///
     /// # Errors
     /// When it is no head of a snapshot within the limit, or the reader fails.
-    pub fn new(mut reader: R, limit_bytes: u64) -> Result<Self, CodecError> {
+    pub fn new(reader: R, limit_bytes: u64) -> Result<Self, CodecError> {
         let mut prefix = vec![0; PREFIX_BYTES];
-        reader.read_exact(&mut prefix[..MAGIC.len()])?;
+        read_exact_at(&reader, &mut prefix[..MAGIC.len()], 0)?;
         if prefix[..MAGIC.len()] != MAGIC {
             return Err(CodecError::NotASnapshot);
         }
-        let version = read_u32(&mut reader, &mut prefix[8..12])?;
+        let version = read_u32(&reader, &mut prefix, 8)?;
         if version != VERSION {
             return Err(CodecError::OtherVersion { found: version });
         }
-        let head_bytes = read_u32(&mut reader, &mut prefix[12..16])?;
+        let head_bytes = read_u32(&reader, &mut prefix, 12)?;
         if head_bytes > MAX_HEAD_BYTES {
             let expected = format!("at most {MAX_HEAD_BYTES}");
             let field = "the length of the head in bytes";
             return Err(CodecError::field(field, expected, head_bytes));
         }
-        within(limit_bytes, u64::from(head_bytes) + PREFIX_BYTES as u64)?;
+        let prefix_bytes = PREFIX_BYTES + head_bytes as usize;
+        within(limit_bytes, prefix_bytes as u64)?;
         // Grows with what is there, whatever the length says.
-        let read_bytes = (&mut reader)
-            .take(head_bytes.into())
-            .read_to_end(&mut prefix)?;
-        if read_bytes < head_bytes as usize {
-            return Err(CodecError::CutShort);
+        while prefix.len() < prefix_bytes {
+            let read_bytes = prefix.len();
+            prefix.resize(prefix_bytes.min(read_bytes + PART_BYTES), 0);
+            read_exact_at(&reader, &mut prefix[read_bytes..], read_bytes as u64)?;
         }
         let head = SnapshotHead::decode(&prefix[PREFIX_BYTES..])?;
         within(limit_bytes, snapshot_bytes(&prefix, &head))?;
@@ -195,46 +229,61 @@ impl<R: Read> SnapshotReader<R> {
         snapshot_bytes(&self.prefix, &self.head)
     }
 
-    /// Reads the rest, straight into the memory of a new filter. Nothing is given before all of
-    /// it was found in order.
+    /// Reads the rest, straight into the memory of a new filter and on all cores. Nothing is given
+    /// before all of it was found in order.
     ///
     /// # Errors
     /// When it is no whole and authentic snapshot under `key`, the memory cannot be had, or the
     /// reader fails.
-    pub fn into_filter(mut self, key: HashKey) -> Result<BloomFilter, CodecError> {
-        let mut intake = self.intake(&key)?;
+    pub fn into_filter(self, key: HashKey) -> Result<BloomFilter, CodecError> {
+        self.expect_of_use(&key)?;
         let sizing = self.head.sizing;
-        let bits = SharedBits::filled(sizing.bit_count(), |part| {
-            self.reader.read_exact(part)?;
-            intake.take(part);
-            Ok::<(), CodecError>(())
-        })?;
-        let ones = intake.finish(&mut self.reader, sizing.bit_count())?;
+        let (bits, segments) = SharedBits::filled(
+            sizing.bit_count(),
+            SEGMENT_BYTES,
+            |segment_offset, words| {
+                let mut segment = Segment::new(&key);
+                let mut offset = self.prefix.len() as u64 + segment_offset;
+                for part in words.chunks_mut(PART_BYTES) {
+                    read_exact_at(&self.reader, part, offset)?;
+                    segment.take(part);
+                    offset += part.len() as u64;
+                }
+                Ok::<_, CodecError>(segment)
+            },
+        )?;
+        let ones = self.finish(&key, &segments)?;
         Ok(BloomFilter::from_bits(sizing, key, bits, ones))
     }
 
-    /// Reads the rest and keeps none of it, in constant memory: the same checks.
+    /// Reads the rest on all cores and keeps none of it: the same checks.
     ///
     /// # Errors
     /// When it is no whole and authentic snapshot under `key`, or the reader fails.
-    pub fn verify(mut self, key: &HashKey) -> Result<(), CodecError> {
-        let mut intake = self.intake(key)?;
-        let sizing = self.head.sizing;
-        let mut left_bytes = sizing.memory_bytes();
-        let mut part = vec![0; PART_BYTES];
-        while left_bytes > 0 {
-            let part_bytes = usize::try_from(left_bytes).map_or(PART_BYTES, |n| n.min(PART_BYTES));
-            let part = &mut part[..part_bytes];
-            self.reader.read_exact(part)?;
-            intake.take(part);
-            left_bytes -= part_bytes as u64;
-        }
-        intake.finish(&mut self.reader, sizing.bit_count())?;
+    pub fn verify(self, key: &HashKey) -> Result<(), CodecError> {
+        self.expect_of_use(key)?;
+        let words_bytes = self.head.sizing.memory_bytes();
+        let segments = (0..words_bytes.div_ceil(SEGMENT_BYTES)).into_par_iter();
+        let segments = segments.map(|number| {
+            let begin = number * SEGMENT_BYTES;
+            let end = words_bytes.min(begin + SEGMENT_BYTES);
+            let mut segment = Segment::new(key);
+            let mut part = vec![0; PART_BYTES];
+            for offset in (begin..end).step_by(PART_BYTES) {
+                let left_bytes = usize::try_from(end - offset).unwrap_or(PART_BYTES);
+                let part = &mut part[..left_bytes.min(PART_BYTES)];
+                read_exact_at(&self.reader, part, self.prefix.len() as u64 + offset)?;
+                segment.take(part);
+            }
+            Ok(segment)
+        });
+        let segments = segments.collect::<Result<Vec<_>, CodecError>>()?;
+        self.finish(key, &segments)?;
         Ok(())
     }
 
-    /// Begins with the bits, if they can be of use under this key.
-    fn intake(&self, key: &HashKey) -> Result<Intake, CodecError> {
+    /// Whether the bits can be of use under this key.
+    fn expect_of_use(&self, key: &HashKey) -> Result<(), CodecError> {
         let profile = &self.head.label.profile;
         if profile.profile().is_none() {
             return Err(CodecError::OtherProfile {
@@ -247,57 +296,78 @@ impl<R: Read> SnapshotReader<R> {
                 found: self.head.key_id,
             });
         }
+        Ok(())
+    }
+
+    /// Reads what follows the segments, and gives the number of ones if all is in order.
+    fn finish(&self, key: &HashKey, segments: &[Segment]) -> Result<u64, CodecError> {
+        let mut tail = [0; TAIL_BYTES as usize];
+        let end = self.snapshot_bytes();
+        read_exact_at(&self.reader, &mut tail, end - TAIL_BYTES)?;
+        let (written_ones, written_mac) = tail.split_at(8);
+        let last_word = segments.last().map_or([0; 8], |last| last.last_word);
         let mut mac = key.snapshot_mac();
         mac.update(&self.prefix);
-        Ok(Intake {
-            mac,
-            ones: 0,
-            last_word: [0; 8],
-        })
+        let ones = segments
+            .iter()
+            .map(|segment| segment.end_into(&mut mac))
+            .sum();
+        mac.update(written_ones);
+        let written_mac = blake3::Hash::from_slice(written_mac).ok();
+        // Hashes are compared in constant time.
+        if written_mac != Some(mac.finalize()) {
+            return Err(CodecError::NotAuthentic);
+        }
+        if written_ones != u64::to_le_bytes(ones) {
+            let mut expected = [0; 8];
+            expected.copy_from_slice(written_ones);
+            return Err(CodecError::Ones {
+                expected: u64::from_le_bytes(expected),
+                found: ones,
+            });
+        }
+        if has_stray_ones(self.head.sizing.bit_count(), last_word) {
+            return Err(CodecError::StrayOnes);
+        }
+        match read_at(&self.reader, &mut [0], end)? {
+            0 => Ok(ones),
+            _ => Err(CodecError::TrailingBytes),
+        }
     }
 }
 
-/// What is kept of the bits on their way in.
-struct Intake {
+/// What is kept of a segment on its way out or in.
+struct Segment {
     mac: blake3::Hasher,
+    bytes: u64,
     ones: u64,
     last_word: [u8; 8],
 }
 
-impl Intake {
+impl Segment {
+    fn new(key: &HashKey) -> Self {
+        Self {
+            mac: key.snapshot_segment_mac(),
+            bytes: 0,
+            ones: 0,
+            last_word: [0; 8],
+        }
+    }
+
     /// Takes the next words.
     fn take(&mut self, words: &[u8]) {
         self.mac.update(words);
+        self.bytes += words.len() as u64;
         self.ones += count_ones(words);
         if let Some(last) = words.last_chunk() {
             self.last_word = *last;
         }
     }
 
-    /// Reads what follows the words, and gives the number of ones if all is in order.
-    fn finish(mut self, reader: &mut impl Read, bit_count: u64) -> Result<u64, CodecError> {
-        let (mut ones, mut mac) = ([0; 8], [0; 32]);
-        reader.read_exact(&mut ones)?;
-        reader.read_exact(&mut mac)?;
-        self.mac.update(&ones);
-        // This compares in constant time.
-        if self.mac.finalize() != mac {
-            return Err(CodecError::NotAuthentic);
-        }
-        let expected = u64::from_le_bytes(ones);
-        if expected != self.ones {
-            return Err(CodecError::Ones {
-                expected,
-                found: self.ones,
-            });
-        }
-        if has_stray_ones(bit_count, self.last_word) {
-            return Err(CodecError::StrayOnes);
-        }
-        match reader.take(1).read_to_end(&mut Vec::new())? {
-            0 => Ok(self.ones),
-            _ => Err(CodecError::TrailingBytes),
-        }
+    /// Enters the segment's MAC into that of the whole, and gives its ones.
+    fn end_into(&self, whole: &mut blake3::Hasher) -> u64 {
+        whole.update(self.mac.finalize().as_bytes());
+        self.ones
     }
 }
 
@@ -332,9 +402,36 @@ fn within(limit_bytes: u64, found_bytes: u64) -> Result<(), CodecError> {
     Ok(())
 }
 
-fn read_u32(reader: &mut impl Read, bytes: &mut [u8]) -> Result<u32, CodecError> {
-    reader.read_exact(bytes)?;
+/// Reads as [`ReadAt::read_at`], and again where a signal came in between.
+fn read_at(reader: &impl ReadAt, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+    loop {
+        match reader.read_at(buffer, offset) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            read => return read,
+        }
+    }
+}
+
+fn read_exact_at(
+    reader: &impl ReadAt,
+    mut buffer: &mut [u8],
+    mut offset: u64,
+) -> Result<(), CodecError> {
+    while !buffer.is_empty() {
+        let read_bytes = read_at(reader, buffer, offset)?;
+        if read_bytes == 0 {
+            return Err(CodecError::CutShort);
+        }
+        buffer = &mut buffer[read_bytes..];
+        offset += read_bytes as u64;
+    }
+    Ok(())
+}
+
+/// The number at this place of the prefix, read into it.
+fn read_u32(reader: &impl ReadAt, prefix: &mut [u8], place: usize) -> Result<u32, CodecError> {
     let mut number = [0; 4];
-    number.copy_from_slice(bytes);
+    read_exact_at(reader, &mut number, place as u64)?;
+    prefix[place..place + number.len()].copy_from_slice(&number);
     Ok(u32::from_le_bytes(number))
 }
