@@ -9,6 +9,7 @@ mod faults;
 mod ledger;
 mod operations;
 mod report;
+mod tables;
 
 use std::sync::RwLock;
 use std::time::{Duration, Instant};
@@ -18,6 +19,7 @@ use reqwest::Client;
 use self::faults::{ON_POSTGRES, ON_SQLITE, Site};
 use self::ledger::Ledger;
 use self::report::Report;
+use self::tables::Tables;
 use crate::support::{Bloomgate, Cluster, Launch, Proxy, Random};
 
 /// The filters, by their places in the ledger: one with room, one that outgrows its bits again and
@@ -49,6 +51,23 @@ const CONFIG: &str = r#"
     false_positive_rate = 0.0001
 "#;
 
+/// Beside the configuration, where there is a server for the tables.
+const SOURCES: &str = r#"
+    [[filters.wide.sources]]
+    name = "table"
+    query = "SELECT item, expires_at FROM wide"
+    refresh_interval = "2s"
+    max_staleness = "3s"
+    [[filters.growing.sources]]
+    name = "table"
+    query = "SELECT item, expires_at FROM growing"
+    refresh_interval = "2s"
+    max_staleness = "3s"
+"#;
+
+/// As in the sources, which are followed and so never loaded at their interval.
+const SOURCE_MAX_STALENESS: Duration = Duration::from_secs(3);
+
 /// So that a write past the limit of a full disk fails instead of ending the process.
 const IGNORE_SIGNAL: [&str; 4] = ["bash", "-c", "trap '' XFSZ; exec \"$@\"", "bash"];
 
@@ -71,6 +90,7 @@ const LEAST_CHECKS_A_SECOND: u64 = 1_000;
 struct Storm {
     ledger: Ledger,
     report: Report,
+    tables: Option<Tables>,
     addresses: RwLock<Vec<String>>,
     ends: Instant,
     checking: Client,
@@ -79,12 +99,13 @@ struct Storm {
 }
 
 impl Storm {
-    fn new(seed: u64, replicas: &[Bloomgate], lasts: Duration) -> Self {
+    fn new(seed: u64, replicas: &[Bloomgate], tables: Option<Tables>, lasts: Duration) -> Self {
         let client = |limit| Client::builder().timeout(limit).no_proxy().build().unwrap();
         let addresses = replicas.iter().map(|replica| replica.base_url().to_owned());
         Self {
             ledger: Ledger::new(seed, &FILTERS, CHECK_LIMIT),
             report: Report::new(),
+            tables,
             addresses: RwLock::new(addresses.collect()),
             ends: Instant::now() + lasts,
             checking: client(CHECK_LIMIT),
@@ -145,7 +166,7 @@ impl Storm {
 
     /// Asks every replica once more for all that is owed, now that all is mended.
     async fn ask_for_all(&self) {
-        tokio::time::sleep(MAX_STALENESS).await;
+        tokio::time::sleep(MAX_STALENESS.max(SOURCE_MAX_STALENESS)).await;
         for replica in 0..self.replicas() {
             for filter in 0..self.ledger.filters() {
                 let mut from = 0;
@@ -168,9 +189,15 @@ fn lasts() -> Duration {
     Duration::from_secs(seconds)
 }
 
-async fn storm(name: &str, mut site: Site, lasts: Duration, random: Random) {
+async fn storm(
+    name: &str,
+    mut site: Site,
+    tables: Option<Tables>,
+    lasts: Duration,
+    random: Random,
+) {
     let seed = random.seed();
-    let storm = Storm::new(seed, &site.replicas, lasts);
+    let storm = Storm::new(seed, &site.replicas, tables, lasts);
     storm.rage(&mut site, random).await;
     if !storm.report.has_failed() {
         storm.ask_for_all().await;
@@ -184,11 +211,13 @@ async fn storm_on_postgres_nothing_acknowledged_is_ever_definitely_not() {
     let random = Random::seeded("STORM_SEED");
     let cluster = Cluster::start().await;
     let database = cluster.create_database().await;
+    let config = format!("{CONFIG}{SOURCES}");
+    let tables = Tables::make(&database, &Launch::new(), &config).await;
     let (mut replicas, mut proxies) = (Vec::new(), Vec::new());
     for _ in 0..REPLICAS {
         let proxy = Proxy::start(database.address()).await;
         let url = database.url_at(&proxy.address());
-        let launch = Launch::new().config(CONFIG).database_url(&url);
+        let launch = Launch::new().config(&config).database_url(&url);
         let replica = launch.start().await;
         replica.wait_live(FILTERS[0]).await;
         proxies.push(proxy);
@@ -201,7 +230,7 @@ async fn storm_on_postgres_nothing_acknowledged_is_ever_definitely_not() {
         cluster: Some(cluster),
         kinds: ON_POSTGRES,
     };
-    storm("on PostgreSQL", site, lasts(), random).await;
+    storm("on PostgreSQL", site, Some(tables), lasts(), random).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -218,5 +247,5 @@ async fn storm_on_sqlite_nothing_acknowledged_is_ever_definitely_not() {
         kinds: ON_SQLITE,
     };
     // A quarter of the time says as much: there is one replica.
-    storm("on SQLite", site, lasts().div_f64(4.0), random).await;
+    storm("on SQLite", site, None, lasts().div_f64(4.0), random).await;
 }

@@ -137,9 +137,11 @@ impl Storm {
             let now = Instant::now();
             if self.ledger.is_owed(lot, now) {
                 let needs_none = lot.is_owed_by(replica, now);
-                let watermark = (!needs_none).then_some(lot.watermark.as_str());
-                self.check(replica, std::slice::from_ref(lot), watermark)
-                    .await;
+                let watermark = lot.watermark.as_deref().filter(|_| !needs_none);
+                if needs_none || watermark.is_some() {
+                    self.check(replica, std::slice::from_ref(lot), watermark)
+                        .await;
+                }
             }
         });
         futures_util::future::join_all(checks).await;
@@ -158,6 +160,8 @@ impl Storm {
                     *place = next;
                     self.check(replica, &lots, None).await;
                 }
+                let due = self.ledger.just_due(filter, replica);
+                self.check(replica, &due, None).await;
                 for lot in self.ledger.latest(filter, 4) {
                     if random.percent(30) {
                         self.check_everywhere(&lot).await;

@@ -1,15 +1,21 @@
 //! What bloomgate owes: the items that it has acknowledged, and from when on who has to know them.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, RwLock};
+use std::sync::{Arc, Mutex, RwLock};
 use std::time::{Duration, Instant};
 
 use crate::support::Random;
 
 /// The most items that one check-batch of the storm asks for.
 pub(crate) const ITEMS_A_CHECK: usize = 1_000;
+
+/// What came longer ago than this was due before [`JUST_DUE`].
+const RECENT: Duration = Duration::from_secs(5);
+
+/// How long what everybody owes from now on is asked for more often.
+const JUST_DUE: Duration = Duration::from_millis(500);
 
 /// Items that were acknowledged by one answer.
 #[derive(Debug)]
@@ -24,13 +30,13 @@ pub(crate) struct Lot {
     pub(crate) by: Option<usize>,
     /// When the answer came.
     pub(crate) at: Instant,
-    /// The answer's watermark.
-    pub(crate) watermark: String,
+    /// The answer's watermark; a table gives none.
+    pub(crate) watermark: Option<String>,
     /// From when on every replica owes them without a watermark.
     pub(crate) owed_everywhere_from: Instant,
     /// Until when they are owed.
     pub(crate) until: Option<Instant>,
-    /// Set before they are removed.
+    /// Set before they are removed; what has come through a table stays owed.
     pub(crate) retired: AtomicBool,
 }
 
@@ -42,6 +48,19 @@ impl Lot {
     /// Whether a replica owes them to a check that is sent now without a watermark.
     pub(crate) fn is_owed_by(&self, replica: usize, now: Instant) -> bool {
         self.by == Some(replica) || now >= self.owed_everywhere_from
+    }
+}
+
+/// A lot that nobody else adds again or removes, until this is dropped.
+pub(crate) struct InHand<'l> {
+    ledger: &'l Ledger,
+    pub(crate) lot: Arc<Lot>,
+}
+
+impl Drop for InHand<'_> {
+    fn drop(&mut self) {
+        let mut in_hand = self.ledger.in_hand.lock().unwrap();
+        in_hand.remove(&self.lot.numbers.start);
     }
 }
 
@@ -59,6 +78,8 @@ pub(crate) struct Ledger {
     filters: Vec<Filter>,
     next_number: AtomicU64,
     acknowledged: AtomicU64,
+    /// The first numbers of the lots that are being added again or removed.
+    in_hand: Mutex<HashSet<u64>>,
     /// A check that is sent has ended after so long.
     check_limit: Duration,
 }
@@ -75,6 +96,7 @@ impl Ledger {
             filters: filters.iter().map(filter).collect(),
             next_number: AtomicU64::new(0),
             acknowledged: AtomicU64::new(0),
+            in_hand: Mutex::default(),
             check_limit,
         }
     }
@@ -143,10 +165,37 @@ impl Ledger {
             && lot.until.is_none_or(|until| now + self.check_limit < until)
     }
 
-    /// Any lot of a filter.
-    pub(crate) fn any(&self, filter: usize, random: &mut Random) -> Option<Arc<Lot>> {
+    /// Any lot of a filter, for one who adds it again or removes it: nobody else gets its numbers
+    /// meanwhile. None where somebody has them, or they were removed.
+    pub(crate) fn take_in_hand(&self, filter: usize, random: &mut Random) -> Option<InHand<'_>> {
         let lots = self.filters[filter].lots.read().unwrap();
-        (!lots.is_empty()).then(|| Arc::clone(&lots[random.index(lots.len())]))
+        let lot = (!lots.is_empty()).then(|| Arc::clone(&lots[random.index(lots.len())]))?;
+        let first = lot.numbers.start;
+        let is_mine = self.in_hand.lock().unwrap().insert(first);
+        let in_hand = is_mine.then_some(InHand { ledger: self, lot })?;
+        // Whoever had it before may have removed it.
+        let is_removed = in_hand.lot.retired.load(Ordering::SeqCst);
+        (!is_removed).then_some(in_hand)
+    }
+
+    /// Nothing that was added of these items is owed any more. What a table holds is owed still.
+    pub(crate) fn retire(&self, in_hand: &InHand<'_>) {
+        let lots = self.filters[in_hand.lot.filter].lots.read().unwrap();
+        let of_them = lots
+            .iter()
+            .filter(|lot| lot.by.is_some() && lot.numbers == in_hand.lot.numbers);
+        of_them.for_each(|lot| lot.retired.store(true, Ordering::SeqCst));
+    }
+
+    /// Lots that a replica owes since a moment ago, for one check that needs no watermark.
+    pub(crate) fn just_due(&self, filter: usize, replica: usize) -> Vec<Arc<Lot>> {
+        let now = Instant::now();
+        let lots = self.filters[filter].lots.read().unwrap();
+        let recent = lots.iter().rev().take_while(|lot| now - lot.at < RECENT);
+        let due = recent.filter(|lot| {
+            lot.owed_everywhere_from <= now && now - lot.owed_everywhere_from < JUST_DUE
+        });
+        self.fit_for_one_check(due, replica).0
     }
 
     /// The lots that came last.

@@ -10,15 +10,18 @@ use reqwest::RequestBuilder;
 use serde_json::{Value, json};
 
 use super::ledger::Lot;
-use super::{MAX_STALENESS, PASSING, Storm};
+use super::tables::Write;
+use super::{MAX_STALENESS, PASSING, SOURCE_MAX_STALENESS, Storm};
 use crate::support::Random;
 
 /// What a writer does next, by weight.
-const OPERATIONS: [(u64, Operation); 4] = [
-    (66, Operation::Add),
-    (22, Operation::AddBatch),
+const OPERATIONS: [(u64, Operation); 6] = [
+    (56, Operation::Add),
+    (18, Operation::AddBatch),
     (2, Operation::BulkLoad),
-    (10, Operation::AddAgain),
+    (8, Operation::AddAgain),
+    (8, Operation::Remove),
+    (8, Operation::Commit),
 ];
 
 /// Which filter is added to, by weight.
@@ -27,6 +30,9 @@ const FILTERS: [(u64, usize); 3] = [(5, 0), (2, 1), (3, PASSING)];
 /// Past what the contract allows, for what clocks round off.
 const ROUNDING: Duration = Duration::from_millis(10);
 
+/// The most items of a lot that is removed.
+const REMOVED_AT_ONCE: usize = 8;
+
 #[derive(Debug, Clone, Copy)]
 enum Operation {
     Add,
@@ -34,6 +40,10 @@ enum Operation {
     BulkLoad,
     /// Adds what was added before, which then has a new place in the store.
     AddAgain,
+    /// Removes what was added before, and mostly adds it again.
+    Remove,
+    /// Writes to a table that is followed, past all replicas.
+    Commit,
 }
 
 /// How an add goes: drawn before it is sent.
@@ -91,9 +101,11 @@ impl Storm {
             Operation::AddBatch => self.add(plan, self.ledger.fresh_numbers(batch)).await,
             Operation::BulkLoad => self.bulk_load(plan, load).await,
             Operation::AddAgain => {
-                let lot = self.ledger.any(plan.filter, random)?;
-                self.add(plan, lot.numbers.clone()).await
+                let in_hand = self.ledger.take_in_hand(plan.filter, random)?;
+                self.add(plan, in_hand.lot.numbers.clone()).await
             }
+            Operation::Remove => self.remove(plan, random).await,
+            Operation::Commit => self.commit(plan, random, batch).await,
         }
     }
 
@@ -195,8 +207,84 @@ impl Storm {
             numbers,
             by: Some(plan.replica),
             at,
-            watermark: body["watermark"].as_str().unwrap().to_owned(),
+            watermark: Some(body["watermark"].as_str().unwrap().to_owned()),
             owed_everywhere_from: at + delay,
+            until,
+            retired: false.into(),
+        })
+    }
+
+    /// Removes a small lot, and mostly adds it again, through other replicas.
+    async fn remove(&self, plan: Plan, random: &mut Random) -> Option<Arc<Lot>> {
+        let replica = random.index(self.replicas());
+        let is_added_again = random.percent(80);
+        let between = Duration::from_millis(random.weighted(&[(2, 0), (1, 50), (1, 700)]));
+        let in_hand = self.ledger.take_in_hand(plan.filter, random)?;
+        if in_hand.lot.items() > REMOVED_AT_ONCE {
+            return None;
+        }
+        self.ledger.retire(&in_hand);
+        let numbers = in_hand.lot.numbers.clone();
+        let url = self.url(replica, plan.filter, "remove");
+        let removals = numbers.clone().map(|number| {
+            let body = json!({ "item": self.ledger.item(number) });
+            self.adding.post(&url).json(&body).send()
+        });
+        for removal in futures_util::future::join_all(removals).await {
+            let status = removal.ok().map(|answer| answer.status().as_u16());
+            match status {
+                Some(200) => self.report.count("item removed", 1),
+                // A removal that was not confirmed may come yet, and take what is added meanwhile:
+                // the item is not added again.
+                None | Some(429 | 503) => {
+                    self.report.count("removal not confirmed", 1);
+                    return None;
+                }
+                Some(404) if plan.filter == PASSING => return None,
+                Some(status) => {
+                    let failure = format!("a removal through replica {replica} gives {status}");
+                    self.report.failure(failure);
+                    return None;
+                }
+            }
+        }
+        if !is_added_again {
+            return None;
+        }
+        tokio::time::sleep(between).await;
+        let lot = self.add(plan, numbers).await?;
+        self.report.count("lot added again after its removal", 1);
+        Some(lot)
+    }
+
+    /// Commits rows in a table that is followed.
+    async fn commit(&self, plan: Plan, random: &mut Random, batch: u64) -> Option<Arc<Lot>> {
+        let tables = self.tables.as_ref()?;
+        let (filter, write) = (random.index(PASSING), Write::draw(random));
+        let incarnation = self.ledger.incarnation(filter);
+        let numbers = self.ledger.fresh_numbers(batch);
+        let items: Vec<_> = numbers
+            .clone()
+            .map(|number| self.ledger.item(number))
+            .collect();
+        let until = plan.lives_for.map(|lives_for| Instant::now() + lives_for);
+        let (table, expires_at) = (self.ledger.name(filter), plan.expires_at());
+        let commit = tables.commit(table, &items, expires_at.as_deref(), &write);
+        if !commit.await {
+            self.report.count("commit in a table not confirmed", 1);
+            return None;
+        }
+        let at = Instant::now();
+        let kind = format!("commit in a table: {:?}", write.writing);
+        self.report.count(&kind, 1);
+        self.ledger.enter(Lot {
+            filter,
+            incarnation,
+            numbers,
+            by: None,
+            at,
+            watermark: None,
+            owed_everywhere_from: at + SOURCE_MAX_STALENESS + ROUNDING,
             until,
             retired: false.into(),
         })
