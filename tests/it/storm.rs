@@ -5,6 +5,7 @@
 //! `tests/storm SECONDS SEED` runs it for longer.
 
 mod asking;
+mod disk;
 mod faults;
 mod ledger;
 mod operations;
@@ -16,6 +17,7 @@ use std::time::{Duration, Instant};
 
 use reqwest::Client;
 
+use self::disk::Disk;
 use self::faults::{ON_POSTGRES, ON_SQLITE, Site};
 use self::ledger::Ledger;
 use self::report::Report;
@@ -228,6 +230,7 @@ async fn storm_on_postgres_nothing_acknowledged_is_ever_definitely_not() {
         proxies,
         database: Some(database),
         cluster: Some(cluster),
+        disk: None,
         kinds: ON_POSTGRES,
     };
     storm("on PostgreSQL", site, Some(tables), lasts(), random).await;
@@ -237,6 +240,7 @@ async fn storm_on_postgres_nothing_acknowledged_is_ever_definitely_not() {
 async fn storm_on_sqlite_nothing_acknowledged_is_ever_definitely_not() {
     let random = Random::seeded("STORM_SEED");
     let launch = Launch::new().config(CONFIG).through(&IGNORE_SIGNAL);
+    let disk = Disk::under(&launch);
     let replica = launch.start().await;
     replica.wait_live(FILTERS[0]).await;
     let site = Site {
@@ -244,6 +248,7 @@ async fn storm_on_sqlite_nothing_acknowledged_is_ever_definitely_not() {
         proxies: Vec::new(),
         database: None,
         cluster: None,
+        disk: Some(disk),
         kinds: ON_SQLITE,
     };
     // A quarter of the time says as much: there is one replica.

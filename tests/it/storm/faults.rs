@@ -5,9 +5,10 @@
 
 use std::time::{Duration, Instant};
 
-use rustix::process::{Resource, Rlimit, Signal, getrlimit, prlimit};
+use rustix::process::Signal;
 
 use super::Storm;
+use super::disk::Disk;
 use crate::support::{Bloomgate, Cluster, Conduct, Database, Proxy, Random};
 
 /// How long a replica may take to end in good manners, with a store that does not answer.
@@ -59,7 +60,7 @@ pub(super) enum Kind {
     Delay,
     Truncate,
     Refuse,
-    /// No file of the replica may grow past what it is and a little.
+    /// The replica's disk has a little room left.
     FillDisk,
 }
 
@@ -122,6 +123,8 @@ pub(super) struct Site {
     /// In front of the server, which goes last.
     pub(super) database: Option<Database>,
     pub(super) cluster: Option<Cluster>,
+    /// Below the one replica that has its store there, which goes first.
+    pub(super) disk: Option<Disk>,
     pub(super) kinds: Kinds,
 }
 
@@ -180,9 +183,10 @@ impl Site {
                 self.proxies[replica].cut();
             }
             Kind::FillDisk => {
-                let longest = longest_file_bytes(&self.replicas[replica]);
-                let room = longest + fault.measure % 200_000;
-                limit_files(&self.replicas[replica], Some(room));
+                let disk = self.disk.as_ref().unwrap();
+                if !disk.fill(&self.replicas[replica], fault.measure % 200_000) {
+                    storm.report.count("disk not filled", 1);
+                }
             }
         }
     }
@@ -206,7 +210,10 @@ impl Site {
             Kind::Freeze | Kind::Delay | Kind::Truncate | Kind::Refuse => {
                 self.proxies[replica].switch(Conduct::Pass);
             }
-            Kind::FillDisk => limit_files(&self.replicas[replica], None),
+            Kind::FillDisk => {
+                let disk = self.disk.as_ref().unwrap();
+                disk.make_room(&self.replicas[replica]);
+            }
         }
     }
 
@@ -216,7 +223,7 @@ impl Site {
         storm.replica_is_at(replica, self.replicas[replica].base_url());
     }
 
-    /// Kills one backend of the replicas'.
+    /// Kills one backend, of a replica or of who writes to the tables.
     async fn kill_backend(&self, choice: u64, storm: &Storm) {
         let database = self.database.as_ref().unwrap();
         let pids: Result<Vec<i32>, _> = sqlx::query_scalar(
@@ -254,21 +261,4 @@ impl Site {
             }
         }
     }
-}
-
-/// Lets every file of a replica grow to so many bytes and no further; none lifts the limit. Any user
-/// may set it and lift it again.
-fn limit_files(replica: &Bloomgate, bytes: Option<u64>) {
-    let limit = Rlimit {
-        current: bytes,
-        maximum: getrlimit(Resource::Fsize).maximum,
-    };
-    // The replica may have been killed meanwhile.
-    let _ = prlimit(Some(replica.pid()), Resource::Fsize, limit);
-}
-
-fn longest_file_bytes(replica: &Bloomgate) -> u64 {
-    let files = std::fs::read_dir(replica.launched_as().data_dir()).unwrap();
-    let lengths = files.filter_map(|file| Some(file.ok()?.metadata().ok()?.len()));
-    lengths.max().unwrap_or(0)
 }
