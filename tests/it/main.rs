@@ -21,6 +21,7 @@ mod following;
 mod generated_client;
 mod keys;
 mod large_tables;
+mod measure_visibility;
 mod outage;
 mod pooler;
 mod readme;
