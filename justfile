@@ -27,6 +27,10 @@ fuzz seconds="600" *targets:
 bench *arguments:
     cargo bench --locked {{ arguments }}
 
+# bloomgate beside its peers, or these rows of it
+compare *rows:
+    benches/run {{ rows }}
+
 # Write the OpenAPI document anew from the routes
 openapi:
     cargo run --locked --quiet -- openapi > target/openapi.json

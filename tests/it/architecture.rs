@@ -226,19 +226,29 @@ fn locked_packages(lock_file: &str) -> BTreeSet<(String, String)> {
         .collect()
 }
 
-#[test]
-fn what_is_fuzzed_stands_on_the_versions_that_are_shipped() {
+#[track_caller]
+fn assert_stands_on_what_is_shipped(workspace: &str) {
     let shipped = locked_packages("Cargo.lock");
     let is_shipped = |name: &str| shipped.iter().any(|(other, _)| other == name);
-    let fuzzed = locked_packages("fuzz/Cargo.lock");
-    let others: Vec<_> = fuzzed
+    let used = locked_packages(&format!("{workspace}/Cargo.lock"));
+    let others: Vec<_> = used
         .difference(&shipped)
         .filter(|(name, _)| is_shipped(name))
         .collect();
     assert!(
         others.is_empty(),
-        "{others:?}: to follow, `cp Cargo.lock fuzz/ && cargo update -w --manifest-path fuzz/Cargo.toml`"
+        "{others:?}: to follow, `cp Cargo.lock {workspace}/ && cargo update -w --manifest-path {workspace}/Cargo.toml`"
     );
+}
+
+#[test]
+fn what_is_fuzzed_stands_on_the_versions_that_are_shipped() {
+    assert_stands_on_what_is_shipped("fuzz");
+}
+
+#[test]
+fn what_is_compared_stands_on_the_versions_that_are_shipped() {
+    assert_stands_on_what_is_shipped("benches/compare");
 }
 
 #[track_caller]

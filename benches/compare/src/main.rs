@@ -20,8 +20,11 @@ mod table;
 mod thousand_million;
 mod wrk;
 
+use std::time::Instant;
+
 use anyhow::Context as _;
 use stage::Stage;
+use table::Table;
 
 fn main() -> anyhow::Result<()> {
     let mut arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -34,21 +37,22 @@ fn main() -> anyhow::Result<()> {
     let record = arguments.iter().position(|argument| argument == "--record");
     let record = record.map(|at| arguments.remove(at)).is_some();
     let stage = Stage::from_environment()?;
-    let mut lines = Vec::new();
+    let mut table = Table::default();
+    let mut failed = Vec::new();
     for row in rows::chosen(&arguments)? {
-        let begun = std::time::Instant::now();
+        let begun = Instant::now();
         eprintln!("benches/run: {}", row.name);
-        let measured = (row.measure)(&stage).with_context(|| format!("row {}", row.name))?;
-        for line in &measured {
-            eprintln!("benches/run:   {line}");
+        if let Err(error) = (row.measure)(&stage, &mut table) {
+            eprintln!("benches/run: {} cannot be measured: {error:#}", row.name);
+            failed.push(row.name);
         }
         eprintln!("benches/run:   took {} s", begun.elapsed().as_secs());
-        lines.extend(measured.into_iter().map(|line| (row.name, line)));
     }
-    let text = format!("{}\n{}", machine::description()?, table::markdown(&lines));
+    let text = format!("{}\n{}", machine::description()?, table.markdown());
     print!("{text}");
     if record {
         table::record(&text)?;
     }
+    anyhow::ensure!(failed.is_empty(), "not measured: {}", failed.join(", "));
     Ok(())
 }

@@ -29,18 +29,11 @@ pub(crate) fn on_cores(cores: &str, program: impl AsRef<Path>) -> Command {
     command
 }
 
-/// Puts a running process with all its children and threads on these cores.
+/// Puts a running process with its threads on these cores, and what it starts from now on.
 pub(crate) fn move_to_cores(cores: &str, pid: u32) -> anyhow::Result<()> {
-    let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"))?;
-    for pid in children
-        .split_whitespace()
-        .chain([pid.to_string().as_str()])
-    {
-        let mut command = Command::new("taskset");
-        command.args(["-a", "-c", "-p", cores, pid]);
-        output(&mut command)?;
-    }
-    Ok(())
+    let mut command = Command::new("taskset");
+    command.args(["-a", "-c", "-p", cores, &pid.to_string()]);
+    output(&mut command).map(drop)
 }
 
 /// What a command prints; it must end with 0.

@@ -12,12 +12,12 @@ mod restore;
 mod start;
 
 use crate::stage::Stage;
-use crate::table::Line;
+use crate::table::Table;
 
 /// A row, or a family of them.
 pub(crate) struct Row {
     pub(crate) name: &'static str,
-    pub(crate) measure: fn(&Stage) -> anyhow::Result<Vec<Line>>,
+    pub(crate) measure: fn(&Stage, &mut Table) -> anyhow::Result<()>,
 }
 
 const ROWS: &[Row] = &[

@@ -83,14 +83,25 @@ impl fmt::Display for Line {
     }
 }
 
-/// The lines as a table, each with the name of its row.
-pub(crate) fn markdown(lines: &[(&str, Line)]) -> String {
-    let mut text =
-        "| row | what | measured | target | met | from |\n|---|---|---|---|---|---|\n".to_owned();
-    for (row, line) in lines {
-        text += &format!("| {row} | {line} |\n");
+/// The lines that were measured so far.
+#[derive(Default)]
+pub(crate) struct Table(Vec<Line>);
+
+impl Table {
+    /// Adds a line, and shows it: a run takes minutes.
+    pub(crate) fn add(&mut self, line: Line) {
+        eprintln!("benches/run:   {line}");
+        self.0.push(line);
     }
-    text
+
+    pub(crate) fn markdown(&self) -> String {
+        let mut text =
+            "| what | measured | target | met | from |\n|---|---|---|---|---|\n".to_owned();
+        for line in &self.0 {
+            text += &format!("| {line} |\n");
+        }
+        text
+    }
 }
 
 /// Puts a run before those that are recorded.

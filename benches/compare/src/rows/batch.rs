@@ -8,7 +8,7 @@ use crate::redis::Redis;
 use crate::rounds::medians;
 use crate::rows::http::{CHECK_PATH, ITEMS};
 use crate::stage::Stage;
-use crate::table::{Line, Target, grouped};
+use crate::table::{Line, Table, Target, grouped};
 use crate::wrk::Wrk;
 
 const BATCH_ITEMS: f64 = 1_000.0;
@@ -17,7 +17,7 @@ const CONNECTIONS: u32 = 8;
 const ROUNDS: usize = 5;
 const ROUND_SECONDS: u32 = 3;
 
-pub(crate) fn measure(stage: &Stage) -> anyhow::Result<Vec<Line>> {
+pub(crate) fn measure(stage: &Stage, table: &mut Table) -> anyhow::Result<()> {
     let bloomgate = Launch::new(stage, "batch").start(stage)?;
     bloomgate_process::fill(&bloomgate.client, "revoked-jti", ITEMS)?;
     let redis = Redis::start(stage)?;
@@ -42,18 +42,17 @@ pub(crate) fn measure(stage: &Stage) -> anyhow::Result<Vec<Line>> {
         ),
     })?;
     move_to_cores(ALL_CORES, std::process::id())?;
-    Ok(vec![
-        Line::ratio(
-            "check-batch of 1,000: items a second, of single checks'",
-            batch / single,
-            Target::AtLeast(70.0),
-            format!("{} of {} a second", grouped(batch), grouped(single)),
-        ),
-        Line::ratio(
-            "check-batch of 1,000: items a second, of Redis' with 7 pipelined GETBITs each",
-            batch / bits,
-            Target::AtLeast(50.0),
-            format!("{} of {} a second", grouped(batch), grouped(bits)),
-        ),
-    ])
+    table.add(Line::ratio(
+        "check-batch of 1,000: items a second, of single checks'",
+        batch / single,
+        Target::AtLeast(70.0),
+        format!("{} of {} a second", grouped(batch), grouped(single)),
+    ));
+    table.add(Line::ratio(
+        "check-batch of 1,000: items a second, of Redis' with 7 pipelined GETBITs each",
+        batch / bits,
+        Target::AtLeast(50.0),
+        format!("{} of {} a second", grouped(batch), grouped(bits)),
+    ));
+    Ok(())
 }

@@ -4,7 +4,7 @@ use anyhow::Context as _;
 
 use crate::bloomgate_process::Launch;
 use crate::stage::Stage;
-use crate::table::{Line, Target};
+use crate::table::{Line, Table, Target};
 
 const DECLARED: [(u64, f64); 6] = [
     (1_000, 0.001),
@@ -15,7 +15,7 @@ const DECLARED: [(u64, f64); 6] = [
     (1_000_000_000, 0.01),
 ];
 
-pub(crate) fn measure(stage: &Stage) -> anyhow::Result<Vec<Line>> {
+pub(crate) fn measure(stage: &Stage, table: &mut Table) -> anyhow::Result<()> {
     let bloomgate = Launch::new(stage, "bits").start(stage)?;
     let mut deviations = Vec::new();
     for (index, (capacity, rate)) in DECLARED.into_iter().enumerate() {
@@ -31,7 +31,7 @@ pub(crate) fn measure(stage: &Stage) -> anyhow::Result<Vec<Line>> {
         let formula = (-(capacity as f64) * rate.ln() / std::f64::consts::LN_2.powi(2)).ceil();
         deviations.push((bit_count - formula).abs() / formula * 100.0);
     }
-    Ok(vec![Line::absolute(
+    table.add(Line::absolute(
         format!(
             "bit_count of {} declared filters, furthest from ⌈−n·ln p / (ln 2)²⌉",
             DECLARED.len()
@@ -40,5 +40,6 @@ pub(crate) fn measure(stage: &Stage) -> anyhow::Result<Vec<Line>> {
         "%",
         Target::AtMost(0.1),
         "1,000 to 10⁹ items, 1 % to 0.0001 %".to_owned(),
-    )])
+    ));
+    Ok(())
 }

@@ -11,7 +11,7 @@ use fastbloom::AtomicBloomFilter;
 
 use crate::rounds::medians;
 use crate::stage::Stage;
-use crate::table::{Line, Target};
+use crate::table::{Line, Table, Target};
 
 const RATE: f64 = 0.01;
 const BATCH_ITEMS: usize = 1_000;
@@ -38,8 +38,7 @@ fn keys(present: bool, round: u64, capacity: u64) -> Vec<Key> {
         .collect()
 }
 
-pub(crate) fn measure(_: &Stage) -> anyhow::Result<Vec<Line>> {
-    let mut lines = Vec::new();
+pub(crate) fn measure(_: &Stage, table: &mut Table) -> anyhow::Result<()> {
     for (capacity, batches) in [(1_000_000, false), (20_000_000, false), (200_000_000, true)] {
         let sizing = Sizing::new(capacity, RATE)?;
         let ours = BloomFilter::new(sizing, HashKey::from_bytes([7; 16]))?;
@@ -52,10 +51,10 @@ pub(crate) fn measure(_: &Stage) -> anyhow::Result<Vec<Line>> {
             });
         });
         for present in [true, false] {
-            lines.extend(checks(&ours, &theirs, present, batches)?);
+            checks(&ours, &theirs, present, batches, table)?;
         }
     }
-    Ok(lines)
+    Ok(())
 }
 
 /// Times of a check, each a median, and what they give; `batches` adds the line of the batch form.
@@ -64,7 +63,8 @@ fn checks(
     theirs: &AtomicBloomFilter,
     present: bool,
     batches: bool,
-) -> anyhow::Result<Vec<Line>> {
+    table: &mut Table,
+) -> anyhow::Result<()> {
     let capacity = ours.sizing().capacity();
     let mut round = 0;
     let mut matches = Vec::with_capacity(BATCH_ITEMS);
@@ -91,23 +91,24 @@ fn checks(
         Ok(black_box(nanoseconds))
     })?;
     let millions = capacity / 1_000_000;
-    let name = if present { "hit" } else { "miss" };
-    let mut lines = vec![Line::ratio(
+    let (name, names) = if present {
+        ("hit", "hits")
+    } else {
+        ("miss", "misses")
+    };
+    table.add(Line::ratio(
         format!("core: a {name} among {millions} M items, of fastbloom's time"),
         one / other,
         Target::AtMost(1.15),
         format!("{one:.0} of {other:.0} ns"),
-    )];
+    ));
     if batches {
-        lines.push(Line::ratio(
-            format!(
-                "core: {name}es one by one among {millions} M, of the time in batches of 1,000"
-            )
-            .replace("hites", "hits"),
+        table.add(Line::ratio(
+            format!("core: {names} one by one among {millions} M, of the time in batches of 1,000"),
             one / batch,
             Target::AtLeast(1.6),
             format!("{one:.0} of {batch:.0} ns"),
         ));
     }
-    Ok(lines)
+    Ok(())
 }

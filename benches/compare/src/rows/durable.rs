@@ -5,7 +5,7 @@ use crate::postgres;
 use crate::process::ALL_CORES;
 use crate::rounds::medians;
 use crate::stage::Stage;
-use crate::table::{Line, Target, grouped};
+use crate::table::{Line, Table, Target, grouped};
 use crate::wrk::Wrk;
 
 const ADD_PATH: &str = "/v1/filters/revoked-jti/add";
@@ -15,8 +15,10 @@ const ROUND_SECONDS: u32 = 4;
 
 const INSERT: &str = "INSERT INTO inserted VALUES (gen_random_uuid());\n";
 
-pub(crate) fn measure(stage: &Stage) -> anyhow::Result<Vec<Line>> {
-    Ok(vec![beside_inserts(stage)?, beside_a_commit_each(stage)?])
+pub(crate) fn measure(stage: &Stage, table: &mut Table) -> anyhow::Result<()> {
+    table.add(beside_inserts(stage)?);
+    table.add(beside_a_commit_each(stage)?);
+    Ok(())
 }
 
 fn adds(bloomgate: &Bloomgate, clients: u32) -> anyhow::Result<f64> {

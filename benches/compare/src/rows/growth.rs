@@ -5,7 +5,7 @@ use crate::process::SERVER_CORE;
 use crate::rounds::medians;
 use crate::rows::http::{CHECK_PATH, ITEMS};
 use crate::stage::Stage;
-use crate::table::{Line, Target, grouped};
+use crate::table::{Line, Table, Target, grouped};
 use crate::thousand_million::{self, FILTER};
 use crate::wrk::Wrk;
 
@@ -14,8 +14,10 @@ const ROUNDS: usize = 5;
 const ROUND_SECONDS: u32 = 3;
 const FILTERS: u32 = 1_000;
 
-pub(crate) fn measure(stage: &Stage) -> anyhow::Result<Vec<Line>> {
-    Ok(vec![of_items(stage)?, of_filters(stage)?])
+pub(crate) fn measure(stage: &Stage, table: &mut Table) -> anyhow::Result<()> {
+    table.add(of_items(stage)?);
+    table.add(of_filters(stage)?);
+    Ok(())
 }
 
 fn requests_a_second(bloomgate: &Bloomgate, script: &str, first: &str) -> anyhow::Result<f64> {

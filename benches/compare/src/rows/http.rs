@@ -8,7 +8,7 @@ use crate::postgres;
 use crate::process::{ALL_CORES, LOAD_CORE, Process, SERVER_CORE, on_cores};
 use crate::rounds::{median, medians};
 use crate::stage::Stage;
-use crate::table::{Line, Target, grouped};
+use crate::table::{Line, Table, Target, grouped};
 use crate::wrk::{Load, Wrk};
 
 pub(crate) const CHECK_PATH: &str = "/v1/filters/revoked-jti/check";
@@ -22,15 +22,14 @@ const ROUND_SECONDS: u32 = 3;
 const LOOK_UP: &str = "\\set number random(1, 1000000)\n\
      SELECT 1 FROM looked_up WHERE id = md5(:number::text)::uuid;\n";
 
-pub(crate) fn measure(stage: &Stage) -> anyhow::Result<Vec<Line>> {
+pub(crate) fn measure(stage: &Stage, table: &mut Table) -> anyhow::Result<()> {
     let launch = Launch::new(stage, "http");
     let bloomgate = launch.start(stage)?;
     bloomgate_process::fill(&bloomgate.client, "revoked-jti", ITEMS)?;
-    let mut lines = beside_a_bare_handler(&bloomgate)?;
-    let checks = lines.1;
-    lines.0.push(beside_bloomsrv(stage, &bloomgate)?);
-    lines.0.push(beside_postgres(stage, checks)?);
-    Ok(lines.0)
+    let checks = beside_a_bare_handler(&bloomgate, table)?;
+    table.add(beside_bloomsrv(stage, &bloomgate)?);
+    table.add(beside_postgres(stage, checks)?);
+    Ok(())
 }
 
 /// Load and what it cost the server, in microseconds a request.
@@ -57,8 +56,8 @@ fn round(
     ))
 }
 
-/// The lines, and the checks a second.
-fn beside_a_bare_handler(bloomgate: &Bloomgate) -> anyhow::Result<(Vec<Line>, f64)> {
+/// Gives the checks a second.
+fn beside_a_bare_handler(bloomgate: &Bloomgate, table: &mut Table) -> anyhow::Result<f64> {
     let body = format!(
         "{{\"item\":\"{}\"}}",
         bloomgate_process::item(u64::MAX >> 16)
@@ -84,21 +83,19 @@ fn beside_a_bare_handler(bloomgate: &Bloomgate) -> anyhow::Result<(Vec<Line>, f6
         Ok(load.requests_a_second)
     })?;
     let [cost, bare_cost] = costs.map(median);
-    let lines = vec![
-        Line::ratio(
-            "a check's requests a second, of a bare axum handler's",
-            checks / bare_requests,
-            Target::AtLeast(0.85),
-            format!("{} of {} a second", grouped(checks), grouped(bare_requests)),
-        ),
-        Line::ratio(
-            "the bare handler's processor time a request, of a check's",
-            bare_cost / cost,
-            Target::AtLeast(0.85),
-            format!("{bare_cost:.2} of {cost:.2} µs"),
-        ),
-    ];
-    Ok((lines, checks))
+    table.add(Line::ratio(
+        "a check's requests a second, of a bare axum handler's",
+        checks / bare_requests,
+        Target::AtLeast(0.85),
+        format!("{} of {} a second", grouped(checks), grouped(bare_requests)),
+    ));
+    table.add(Line::ratio(
+        "the bare handler's processor time a request, of a check's",
+        bare_cost / cost,
+        Target::AtLeast(0.85),
+        format!("{bare_cost:.2} of {cost:.2} µs"),
+    ));
+    Ok(checks)
 }
 
 fn wait_until_it_listens(client: &Client) -> anyhow::Result<()> {

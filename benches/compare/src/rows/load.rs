@@ -9,7 +9,7 @@ use crate::postgres;
 use crate::process::ALL_CORES;
 use crate::rounds::median;
 use crate::stage::Stage;
-use crate::table::{Line, Target};
+use crate::table::{Line, Table, Target};
 
 const ROUNDS: usize = 3;
 const MIB: f64 = 1024.0 * 1024.0;
@@ -84,8 +84,7 @@ impl Rows {
     }
 }
 
-pub(crate) fn measure(stage: &Stage) -> anyhow::Result<Vec<Line>> {
-    let mut lines = Vec::new();
+pub(crate) fn measure(stage: &Stage, table: &mut Table) -> anyhow::Result<()> {
     for (rows, bound) in [(TOKENS, 1.5), (ADDRESSES, 2.0)] {
         rows.prepare(stage)?;
         let (mut loads, mut copies, mut peaks) = (Vec::new(), Vec::new(), Vec::new());
@@ -105,7 +104,7 @@ pub(crate) fn measure(stage: &Stage) -> anyhow::Result<Vec<Line>> {
                 / MIB;
         }
         let (load, copy, peak) = (median(loads), median(copies), median(peaks));
-        lines.push(Line::ratio(
+        table.add(Line::ratio(
             format!(
                 "a start that loads 10 M {}, of psql's copy to /dev/null",
                 rows.name
@@ -114,7 +113,7 @@ pub(crate) fn measure(stage: &Stage) -> anyhow::Result<Vec<Line>> {
             Target::AtMost(bound),
             format!("{load:.2} of {copy:.2} s"),
         ));
-        lines.push(Line::absolute(
+        table.add(Line::absolute(
             format!("its peak memory beside the bits, {}", rows.name),
             peak - bits,
             "MiB",
@@ -122,5 +121,5 @@ pub(crate) fn measure(stage: &Stage) -> anyhow::Result<Vec<Line>> {
             format!("{peak:.0} MiB, {bits:.0} of them bits"),
         ));
     }
-    Ok(lines)
+    Ok(())
 }

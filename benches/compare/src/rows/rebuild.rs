@@ -7,7 +7,7 @@ use crate::bloomgate_process::{Bloomgate, KEY};
 use crate::rounds::medians;
 use crate::rows::load::{Rows, TOKENS};
 use crate::stage::Stage;
-use crate::table::{Line, Target};
+use crate::table::{Line, Table, Target};
 use crate::wrk::Wrk;
 
 /// Each asks, waits 2 ms after the answer, and asks again.
@@ -17,7 +17,7 @@ const ROUNDS: usize = 5;
 const ROUND_SECONDS: u32 = 2;
 const REBUILD_DEADLINE: Duration = Duration::from_secs(120);
 
-pub(crate) fn measure(stage: &Stage) -> anyhow::Result<Vec<Line>> {
+pub(crate) fn measure(stage: &Stage, table: &mut Table) -> anyhow::Result<()> {
     TOKENS.prepare(stage)?;
     let bloomgate = TOKENS.launch(stage, "rebuild").start(stage)?;
     let mut requests_a_second = 0.0;
@@ -30,14 +30,15 @@ pub(crate) fn measure(stage: &Stage) -> anyhow::Result<Vec<Line>> {
         requests_a_second = load.requests_a_second;
         Ok(load.p99_ms)
     })?;
-    Ok(vec![Line::ratio(
+    table.add(Line::ratio(
         "p99 of checks while 10 M rows are rebuilt, of its idle p99",
         beside / idle,
         Target::AtMost(3.0),
         format!(
             "{beside:.2} of {idle:.2} ms; {CONNECTIONS} connections, {requests_a_second:.0} requests a second"
         ),
-    )])
+    ));
+    Ok(())
 }
 
 fn checks(bloomgate: &Bloomgate) -> anyhow::Result<crate::wrk::Load> {
