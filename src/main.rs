@@ -14,7 +14,7 @@ use std::process::ExitCode;
 use anyhow::Context;
 use bloomgate::cli::{self, Cli, Command, ConfigCommand, KeyCommand, SnapshotCommand};
 use bloomgate::config::{self, Config, ConfigErrors};
-use bloomgate::{app, follow_sql, healthcheck, http, telemetry};
+use bloomgate::{app, follow_sql, healthcheck, http, huge_pages, telemetry};
 use clap::Parser;
 
 /// The exit code for a configuration that is not valid, as for a command line that is not.
@@ -39,7 +39,10 @@ fn main() -> ExitCode {
 
 fn run(cli: &Cli) -> anyhow::Result<()> {
     match cli.command_or_serve() {
-        Command::Serve => serve(load_config(cli)?),
+        Command::Serve => {
+            huge_pages::ask();
+            serve(load_config(cli)?)
+        }
         Command::Config(ConfigCommand::Check) => {
             print!(
                 "{}",

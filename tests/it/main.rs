@@ -19,6 +19,7 @@ mod expiry;
 mod failover;
 mod following;
 mod generated_client;
+mod huge_pages;
 mod keys;
 mod large_tables;
 mod measure_visibility;
