@@ -6,7 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::http::free_address;
-use crate::process::{Process, SERVER_CORE, on_cores};
+use crate::process::{ALL_CORES, Process, on_cores};
 use crate::stage::Stage;
 
 /// A million items at 1 %.
@@ -26,7 +26,7 @@ pub(crate) struct Redis {
 impl Redis {
     pub(crate) fn start(stage: &Stage) -> anyhow::Result<Self> {
         let address = free_address()?;
-        let mut command = on_cores(SERVER_CORE, "redis-server");
+        let mut command = on_cores(ALL_CORES, "redis-server");
         command
             .args(["--bind", "127.0.0.1", "--port", &address.port().to_string()])
             .args(["--save", "", "--appendonly", "no", "--dir"])

@@ -1,12 +1,14 @@
 //! A batch of 1,000 checks: beside single ones, and beside Redis.
+//!
+//! Both servers may use all cores, as far as they can, and who asks them has one of them.
 
 use std::time::Duration;
 
-use crate::bloomgate_process::{self, KEY, Launch};
+use crate::bloomgate_process::{self, KEY};
 use crate::process::{ALL_CORES, LOAD_CORE, move_to_cores};
 use crate::redis::Redis;
 use crate::rounds::medians;
-use crate::rows::http::{CHECK_PATH, ITEMS};
+use crate::rows::http::CHECK_PATH;
 use crate::stage::Stage;
 use crate::table::{Line, Table, Target, grouped};
 use crate::wrk::Wrk;
@@ -18,8 +20,7 @@ const ROUNDS: usize = 5;
 const ROUND_SECONDS: u32 = 3;
 
 pub(crate) fn measure(stage: &Stage, table: &mut Table) -> anyhow::Result<()> {
-    let bloomgate = Launch::new(stage, "batch").start(stage)?;
-    bloomgate_process::fill(&bloomgate.client, "revoked-jti", ITEMS)?;
+    let bloomgate = bloomgate_process::start_with_a_million(stage, ALL_CORES)?;
     let redis = Redis::start(stage)?;
     let wrk = |script, path, connections| Wrk {
         address: bloomgate.client.address,

@@ -3,7 +3,7 @@
 use crate::bloomgate_process::{self, Bloomgate, KEY, Launch};
 use crate::process::SERVER_CORE;
 use crate::rounds::medians;
-use crate::rows::http::{CHECK_PATH, ITEMS};
+use crate::rows::http::CHECK_PATH;
 use crate::stage::Stage;
 use crate::table::{Line, Table, Target, grouped};
 use crate::thousand_million::{self, FILTER};
@@ -32,8 +32,7 @@ fn requests_a_second(bloomgate: &Bloomgate, script: &str, first: &str) -> anyhow
 }
 
 fn of_items(stage: &Stage) -> anyhow::Result<Line> {
-    let few = Launch::new(stage, "growth-items").start(stage)?;
-    bloomgate_process::fill(&few.client, "revoked-jti", ITEMS)?;
+    let few = bloomgate_process::start_with_a_million(stage, SERVER_CORE)?;
     let mut copy = thousand_million::copy(stage)?;
     copy.launch.cores = SERVER_CORE;
     let mut many = copy.launch.start(stage)?;

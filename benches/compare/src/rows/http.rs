@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::bloomgate_process::{self, Bloomgate, KEY, Launch};
+use crate::bloomgate_process::{self, Bloomgate, KEY, MILLION};
 use crate::http::{Client, free_address};
 use crate::postgres;
 use crate::process::{ALL_CORES, LOAD_CORE, Process, SERVER_CORE, on_cores};
@@ -12,8 +12,6 @@ use crate::table::{Line, Table, Target, grouped};
 use crate::wrk::{Load, Wrk};
 
 pub(crate) const CHECK_PATH: &str = "/v1/filters/revoked-jti/check";
-/// What `revoked-jti` is declared for where nothing is configured.
-pub(crate) const ITEMS: u64 = 1_000_000;
 const CONNECTIONS: u32 = 32;
 const ROUNDS: usize = 5;
 const ROUND_SECONDS: u32 = 3;
@@ -23,9 +21,7 @@ const LOOK_UP: &str = "\\set number random(1, 1000000)\n\
      SELECT 1 FROM looked_up WHERE id = md5(:number::text)::uuid;\n";
 
 pub(crate) fn measure(stage: &Stage, table: &mut Table) -> anyhow::Result<()> {
-    let launch = Launch::new(stage, "http");
-    let bloomgate = launch.start(stage)?;
-    bloomgate_process::fill(&bloomgate.client, "revoked-jti", ITEMS)?;
+    let bloomgate = bloomgate_process::start_with_a_million(stage, SERVER_CORE)?;
     let checks = beside_a_bare_handler(&bloomgate, table)?;
     table.add(beside_bloomsrv(stage, &bloomgate)?);
     table.add(beside_postgres(stage, checks)?);
@@ -121,7 +117,8 @@ fn beside_bloomsrv(stage: &Stage, bloomgate: &Bloomgate) -> anyhow::Result<Line>
     command.args(["--port", &client.address.port().to_string()]);
     let process = Process::start(&mut command)?;
     wait_until_it_listens(&client)?;
-    let filter = format!("{{\"name\":\"f\",\"item_count\":{ITEMS},\"false_positive_rate\":0.01}}");
+    let filter =
+        format!("{{\"name\":\"f\",\"item_count\":{MILLION},\"false_positive_rate\":0.01}}");
     client.post_json("/filters", &filter)?;
     let [checks, other] = medians(ROUNDS, |rival| {
         let (load, _) = match rival {
