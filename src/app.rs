@@ -26,6 +26,7 @@ use crate::config::{Config, FilterConfig, Limits, SourceConfig, StoreConfig};
 use crate::disk::{DataDirectory, DiskError, Snapshots, StoreKind};
 use crate::filter::codec::CodecError;
 use crate::http::access::Access;
+use crate::http::hot::Routes;
 use crate::http::{self, AppState, HttpLimits};
 use crate::service::ingest::Writer;
 use crate::service::lifecycle::{Lifecycle, LifecycleError};
@@ -130,7 +131,7 @@ pub async fn serve(
     let listener = TcpListener::bind(config.listen).map_err(failed)?;
     let address = listener.local_addr().map_err(failed)?;
     let limits = http_limits(&config.limits);
-    let router = http::router(AppState {
+    let routes = Routes::new(AppState {
         service: Arc::clone(&service),
         access: Arc::new(Access::new(config.keys.clone())),
         limits: limits.clone(),
@@ -150,7 +151,7 @@ pub async fn serve(
     });
     let stop_writer = start_writer(&mut tasks, writer);
     let stop_server = tasks.start(Task::Server, async move |stop| {
-        let served = http::serve::serve(listener, router, &limits, stop).await;
+        let served = http::serve::serve(listener, routes, &limits, stop).await;
         served.map_err(AppError::Server)
     });
     announce(&start_lines(&config, address));

@@ -97,6 +97,20 @@ impl<S> Layer<S> for GateLayer {
     }
 }
 
+impl GateLayer {
+    /// Lets one request pass, or not, to `handle`.
+    pub(super) async fn pass<F>(
+        &self,
+        request: Request,
+        handle: impl FnOnce(Request) -> F,
+    ) -> Response
+    where
+        F: Future<Output = Response>,
+    {
+        self.0.pass(request, handle).await
+    }
+}
+
 /// A handler behind its gate.
 #[derive(Clone)]
 pub struct Gated<S> {
@@ -123,7 +137,14 @@ where
         // The clone takes the place of the one that was polled ready.
         let next = self.inner.clone();
         let inner = std::mem::replace(&mut self.inner, next);
-        Box::pin(async move { Ok(gate.pass(request, inner).await) })
+        let handle = |request| async move {
+            let mut inner = inner;
+            match inner.call(request).await {
+                Ok(response) => response.into_response(),
+                Err(never) => match never {},
+            }
+        };
+        Box::pin(async move { Ok(gate.pass(request, handle).await) })
     }
 }
 
@@ -136,11 +157,9 @@ struct Gate {
 }
 
 impl Gate {
-    async fn pass<S>(&self, mut request: Request, inner: S) -> Response
+    async fn pass<F>(&self, mut request: Request, handle: impl FnOnce(Request) -> F) -> Response
     where
-        S: Service<Request, Error = Infallible> + Send,
-        S::Response: IntoResponse,
-        S::Future: Send,
+        F: Future<Output = Response>,
     {
         let begun = Instant::now();
         let id = RequestId::of(request.headers());
@@ -156,7 +175,7 @@ impl Gate {
                 if let Some(visible) = admitted.visible_filters() {
                     request.extensions_mut().insert(visible);
                 }
-                self.answer(request, inner, &id).await
+                self.answer(request, handle, &id).await
             }
             Err(problem) => {
                 let (parts, body) = request.into_parts();
@@ -193,21 +212,23 @@ impl Gate {
     }
 
     /// What the handler answers; a problem when it panics or takes too long.
-    async fn answer<S>(&self, request: Request, mut inner: S, id: &RequestId) -> Response
+    async fn answer<F>(
+        &self,
+        request: Request,
+        handle: impl FnOnce(Request) -> F,
+        id: &RequestId,
+    ) -> Response
     where
-        S: Service<Request, Error = Infallible> + Send,
-        S::Response: IntoResponse,
-        S::Future: Send,
+        F: Future<Output = Response>,
     {
         // The call itself is inside, for a handler may panic before its future is made.
-        let handled = AssertUnwindSafe(async move { inner.call(request).await }).catch_unwind();
+        let handled = AssertUnwindSafe(async move { handle(request).await }).catch_unwind();
         let handled = match self.deadline {
             None => Ok(handled.await),
             Some(deadline) => tokio::time::timeout(deadline, handled).await,
         };
         match handled {
-            Ok(Ok(Ok(response))) => response.into_response(),
-            Ok(Ok(Err(never))) => match never {},
+            Ok(Ok(response)) => response,
             Ok(Err(_panic)) => {
                 // The message of the panic may hold anything, an item too; the panic hook's own
                 // line stands beside this one.

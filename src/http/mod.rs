@@ -4,13 +4,15 @@
 //! A request passes the gate of its route ([`gate`]), which asks [`access`] who may pass; an
 //! extractor ([`body`], [`parse`]) gives the handler ([`handlers`]) what it needs; the handler
 //! makes one call to the service and answers with a type of [`wire`]. Whatever fails becomes a
-//! [`problem`]. The table of all routes is [`routes`], from which the document is made as well.
+//! [`problem`]. The table of all routes is [`routes`], from which the document is made as well;
+//! [`hot`] is a shorter way to two of them.
 
 pub mod access;
 pub mod body;
 pub mod document;
 pub mod gate;
 pub mod handlers;
+pub mod hot;
 pub mod lines;
 pub mod parse;
 pub mod problem;
@@ -27,7 +29,6 @@ pub mod wire_filters;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
 use metrics_exporter_prometheus::PrometheusHandle;
 use utoipa::openapi::OpenApi;
 
@@ -76,12 +77,6 @@ pub struct AppState {
     pub limits: HttpLimits,
     /// The metrics of the process.
     pub prometheus: PrometheusHandle,
-}
-
-/// The routes, ready to be served.
-pub fn router(state: AppState) -> Router {
-    let gates = Gates::new(Arc::clone(&state.access), state.limits.request_timeout);
-    routes::router(&gates).with_state(Arc::new(state))
 }
 
 /// The document of the routes.

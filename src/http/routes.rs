@@ -28,7 +28,8 @@ use super::problem_kind::ProblemKind::{
 };
 use crate::config::Scope;
 
-const CHECK: Need = Need::Scope(Scope::Check);
+/// What a check needs.
+pub(super) const CHECK: Need = Need::Scope(Scope::Check);
 const ADD: Need = Need::Scope(Scope::Add);
 const READ: Need = Need::Scope(Scope::Read);
 const ADMIN: Need = Need::Scope(Scope::Admin);

@@ -4,6 +4,8 @@
 //! have [`IDLE_TIMEOUT`], for the same clock runs while a connection is kept alive between two
 //! requests, and one that closes under a proxy's hands loses that proxy's next request.
 
+use std::convert::Infallible;
+use std::future::ready;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -11,7 +13,6 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use axum::Router;
 use axum_server::{AddrListener, Address, Handle, Server};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
@@ -19,6 +20,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
 use super::HttpLimits;
+use super::hot::Routes;
 
 /// How long a connection is kept between two requests: longer than the 60 seconds that common
 /// proxies keep theirs.
@@ -31,7 +33,7 @@ pub const IDLE_TIMEOUT: Duration = Duration::from_secs(75);
 /// When the listener cannot be used.
 pub async fn serve(
     listener: std::net::TcpListener,
-    router: Router,
+    routes: Routes,
     limits: &HttpLimits,
     shutdown: CancellationToken,
 ) -> io::Result<()> {
@@ -47,9 +49,14 @@ pub async fn serve(
         .accept_error_handler(|_, error| tracing::warn!(%error, "a connection was not accepted"));
     let idle_timeout = IDLE_TIMEOUT.max(limits.header_timeout);
     let builder = server.http_builder();
-    builder.http1().header_read_timeout(idle_timeout);
+    // An answer is small: copied behind its head it goes out sooner than as two buffers.
+    builder
+        .http1()
+        .header_read_timeout(idle_timeout)
+        .writev(false);
     builder.http2().keep_alive_interval(idle_timeout);
-    let serving = server.serve(router.into_make_service());
+    let of_connection = move |_: Peer| ready(Ok::<_, Infallible>(routes.clone()));
+    let serving = server.serve(tower::service_fn(of_connection));
     tokio::pin!(serving);
     tokio::select! {
         served = &mut serving => served,

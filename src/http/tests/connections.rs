@@ -28,7 +28,7 @@ async fn served_with(keys: Vec<crate::config::ApiKey>, limits: HttpLimits) -> Se
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let shutdown = CancellationToken::new();
-    let (router, stop) = (app.router.clone(), shutdown.clone());
+    let (router, stop) = (app.routes.clone(), shutdown.clone());
     let serving = tokio::spawn(async move { serve(listener, router, &limits, stop).await });
     Served {
         _app: app,

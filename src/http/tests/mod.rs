@@ -7,12 +7,12 @@ mod connections;
 mod document;
 mod flow;
 mod gate;
+mod hot;
 mod problems;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use axum::Router;
 use axum::body::Body;
 use axum::http::{HeaderMap, Request, StatusCode};
 use http_body_util::BodyExt;
@@ -25,7 +25,8 @@ use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
 use super::access::Access;
-use super::{AppState, HttpLimits, router};
+use super::hot::Routes;
+use super::{AppState, HttpLimits};
 use crate::clock::SystemClock;
 use crate::config::{ApiKey, Scope};
 use crate::disk::Snapshots;
@@ -51,7 +52,7 @@ impl StoreTie for AnyStore {
 
 /// A running service behind its routes, with the filters `revoked-jti` and `registered-email`.
 struct App {
-    router: Router,
+    routes: Routes,
     stop: CancellationToken,
     tasks: Vec<JoinHandle<()>>,
     _data_dir: TempDir,
@@ -174,7 +175,7 @@ impl App {
             prometheus: PrometheusBuilder::new().build_recorder().handle(),
         };
         Self {
-            router: router(state),
+            routes: Routes::new(state),
             stop,
             tasks,
             _data_dir: data_dir,
@@ -182,7 +183,7 @@ impl App {
     }
 
     async fn send(&self, request: Request<Body>) -> Answer {
-        let response = self.router.clone().oneshot(request).await.unwrap();
+        let response = self.routes.clone().oneshot(request).await.unwrap();
         let (parts, body) = response.into_parts();
         Answer {
             status: parts.status.as_u16(),
