@@ -56,24 +56,23 @@ impl Admitted {
         self.0.as_ref().map_or("-", |caller| &caller.key.id)
     }
 
-    /// The filters that the caller is limited to, if it is.
-    #[must_use]
-    pub fn visible_filters(&self) -> Option<VisibleFilters> {
-        let caller = self.0.as_ref()?;
-        caller.key.filters.as_ref()?;
-        Some(VisibleFilters(Arc::clone(caller)))
-    }
-}
-
-/// The filters that a caller is limited to.
-#[derive(Debug, Clone)]
-pub struct VisibleFilters(Arc<Caller>);
-
-impl VisibleFilters {
     /// Whether the caller may know of the filter.
     #[must_use]
     pub fn allows(&self, filter: &str) -> bool {
-        self.0.allows_filter(filter)
+        let caller = self.0.as_ref();
+        caller.is_none_or(|caller| caller.allows_filter(filter))
+    }
+
+    /// Decides whether the caller may ask a filter, for a request that names it elsewhere than in
+    /// its path.
+    ///
+    /// # Errors
+    /// 403 where its key is limited to others.
+    pub fn reach(&self, filter: &str) -> Result<(), Problem> {
+        if self.allows(filter) {
+            return Ok(());
+        }
+        Err(other_filters())
     }
 }
 
@@ -112,12 +111,11 @@ impl Access {
         if let Need::Scope(scope) = need {
             caller.hold_scope(scope)?;
         }
-        if let Some(filter) = filter
-            && !caller.allows_filter(filter)
-        {
-            return Err(other_filters());
+        let admitted = Admitted(Some(Arc::clone(caller)));
+        if let Some(filter) = filter {
+            admitted.reach(filter)?;
         }
-        Ok(Admitted(Some(Arc::clone(caller))))
+        Ok(admitted)
     }
 
     fn caller(&self, presented: &[u8]) -> Option<&Arc<Caller>> {
@@ -314,8 +312,10 @@ mod tests {
                 Some(ProblemKind::Forbidden)
             );
         }
-        let visible = admitted.visible_filters().unwrap();
-        assert!(visible.allows("mine") && !visible.allows("other"));
+        assert!(admitted.allows("mine") && !admitted.allows("other"));
+        assert!(admitted.reach("mine").is_ok());
+        let refused = admitted.reach("other").unwrap_err();
+        assert_eq!(refused.kind(), ProblemKind::Forbidden);
     }
 
     #[test]

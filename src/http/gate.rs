@@ -172,9 +172,8 @@ impl Gate {
         let key_id = admitted.as_ref().ok().cloned();
         let mut response = match admitted {
             Ok(admitted) => {
-                if let Some(visible) = admitted.visible_filters() {
-                    request.extensions_mut().insert(visible);
-                }
+                // For what a handler alone knows of: filters that are named in a body, or listed.
+                request.extensions_mut().insert(admitted);
                 self.answer(request, handle, &id).await
             }
             Err(problem) => {

@@ -25,6 +25,7 @@ pub mod serve;
 mod tests;
 pub mod wire;
 pub mod wire_filters;
+pub mod wire_many;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -46,6 +46,26 @@ fn refusal(error: &ServiceError, pointer_to: fn(Option<usize>) -> String) -> Pro
         ServiceError::BatchOutOfRange { limit: _, found: _ } => {
             Problem::at(ProblemKind::InvalidField, "/items", detail)
         }
+        ServiceError::ChecksOutOfRange { limit: _, found: _ } => {
+            Problem::at(ProblemKind::InvalidField, "/checks", detail)
+        }
+        ServiceError::InCheck { index, error } => {
+            let field = match **error {
+                ServiceError::InvalidItem { .. } => "item",
+                // Whatever else may be wrong with a check is its filter.
+                ServiceError::InvalidFilterName
+                | ServiceError::UnknownFilter
+                | ServiceError::BatchOutOfRange { .. }
+                | ServiceError::ChecksOutOfRange { .. }
+                | ServiceError::InCheck { .. }
+                | ServiceError::OverMemoryBudget { .. }
+                | ServiceError::DeclaredOtherwise { .. }
+                | ServiceError::DeclaredByConfig
+                | ServiceError::TooManyAdds
+                | ServiceError::StoreUnavailable(_) => "filter",
+            };
+            in_check(&refusal(error, pointer_to), *index, field)
+        }
         ServiceError::OverMemoryBudget {
             needed_bytes,
             left_bytes,
@@ -62,6 +82,13 @@ fn refusal(error: &ServiceError, pointer_to: fn(Option<usize>) -> String) -> Pro
         ServiceError::TooManyAdds => Problem::new(ProblemKind::TooManyAdds, detail),
         ServiceError::StoreUnavailable(_) => Problem::new(ProblemKind::StoreUnavailable, detail),
     }
+}
+
+/// A problem with a field of one of several checks.
+pub fn in_check(problem: &Problem, index: usize, field: &str) -> Problem {
+    let errors = problem.errors().first();
+    let detail = errors.map_or(problem.detail(), |error| &error.detail);
+    Problem::at(problem.kind(), format!("/checks/{index}/{field}"), detail)
 }
 
 /// A capacity or a rate that no filter can be sized for.
@@ -95,6 +122,37 @@ mod tests {
             pointer(of_nested_items(refused(Some(17)))),
             "/items/17/item"
         );
+    }
+
+    #[test]
+    fn a_check_at_fault_is_pointed_to_among_its_siblings() {
+        let refused = |error| {
+            let error = Box::new(error);
+            Problem::from(ServiceError::InCheck { index: 3, error })
+        };
+        let invalid_item = ServiceError::InvalidItem {
+            index: None,
+            error: ItemError::Blank,
+        };
+        for (error, kind, pointer) in [
+            (invalid_item, ProblemKind::InvalidItem, "/checks/3/item"),
+            (
+                ServiceError::UnknownFilter,
+                ProblemKind::UnknownFilter,
+                "/checks/3/filter",
+            ),
+            (
+                ServiceError::InvalidFilterName,
+                ProblemKind::InvalidField,
+                "/checks/3/filter",
+            ),
+        ] {
+            let problem = refused(error);
+            assert_eq!(problem.kind(), kind);
+            assert_eq!(problem.errors()[0].pointer, pointer);
+            let whole = format!("{pointer}: {}", problem.errors()[0].detail);
+            assert_eq!(problem.detail(), whole);
+        }
     }
 
     #[test]

@@ -19,7 +19,9 @@ use super::access::Need;
 use super::body::refuse;
 use super::document;
 use super::gate::Gates;
-use super::handlers::{add, bulk_load, check, docs, filters, metrics, plan, probes, remove};
+use super::handlers::{
+    add, bulk_load, check, check_many, docs, filters, metrics, plan, probes, remove,
+};
 use super::problem::Problem;
 use super::problem_kind::ProblemKind::{
     self, BodyTimeout, BodyTooLarge, DeclaredByConfig, DeclaredOtherwise, InvalidField,
@@ -112,6 +114,7 @@ pub fn operations(gates: &Gates) -> OpenApiRouter<Arc<AppState>> {
     Table::new(gates)
         .enter(CHECK, OF_CHECKS, routes!(check::check_item))
         .enter(CHECK, OF_CHECKS, routes!(check::check_items))
+        .enter(CHECK, OF_CHECKS, routes!(check_many::check_many))
         .enter(ADD, OF_ADDS, routes!(add::add_item))
         .enter(ADD, OF_ADDS, routes!(add::add_items))
         .enter_stream(ADD, OF_BULK_LOADS, routes!(bulk_load::bulk_load))

@@ -29,6 +29,24 @@ pub struct CheckBatchAnswer {
     pub estimated_fp_rate: f64,
 }
 
+/// The answer to checks of several filters.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CheckManyAnswer {
+    /// One answer a check, in the order of the request; there is at least one.
+    pub answers: Vec<CheckAnswer>,
+}
+
+impl CheckManyAnswer {
+    /// What may be said of all together: `definitely-not` only where it is said of each, else the
+    /// first that is `maybe`.
+    #[must_use]
+    pub fn verdict(&self) -> Verdict {
+        let mut verdicts = self.answers.iter().map(|answer| answer.verdict);
+        let doubt = verdicts.find(|verdict| *verdict != Verdict::DefinitelyNot);
+        doubt.unwrap_or(Verdict::DefinitelyNot)
+    }
+}
+
 /// For what an add waits before it is answered.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Wait {

@@ -6,9 +6,11 @@
 
 use std::sync::Arc;
 
+use tokio::time::Instant;
+
 use super::Service;
 use super::answers::{CheckAnswer, CheckBatchAnswer};
-use super::confirm::Question;
+use super::confirm::{CONFIRM_LIMIT, Question};
 use super::error::ServiceError;
 use super::generation::Generation;
 use super::ingest::Position;
@@ -16,6 +18,25 @@ use super::registry::Hosted;
 use super::watermark::Watermark;
 use crate::filter::profile::Canonical;
 use crate::filter::verdict::{Reason, Verdict};
+
+/// What is asked of one filter.
+#[derive(Clone, Copy)]
+pub struct Check<'c> {
+    /// The name of the filter.
+    pub filter: &'c str,
+    /// What is asked about.
+    pub item: &'c str,
+    /// What the filter must have reached to say `definitely-not`.
+    pub min_watermark: Option<Watermark>,
+}
+
+/// A check that is in order, and is answered from now on whatever happens.
+pub(super) struct Accepted<'c> {
+    check: Check<'c>,
+    /// The filter, and the item under its profile. None as long as the store cannot say which filters
+    /// there are.
+    found: Option<(Arc<Hosted>, Canonical<'c>)>,
+}
 
 impl Service {
     /// Says what may be said of one item. Waits for nothing, unless the filter is not known here, for
@@ -31,11 +52,49 @@ impl Service {
         min_watermark: Option<Watermark>,
         confirm: bool,
     ) -> Result<CheckAnswer, ServiceError> {
-        let Some(hosted) = self.hosted_for_check(filter).await? else {
-            return Ok(in_doubt(Reason::Loading));
+        let check = Check {
+            filter,
+            item,
+            min_watermark,
         };
-        let canonical = accept(&hosted, item, None)?;
-        let mut answer = match self.may_answer(&hosted, min_watermark) {
+        let accepted = self.accepted(check).await?;
+        let confirm_until = confirm.then(|| Instant::now() + CONFIRM_LIMIT);
+        Ok(self.answer(&accepted, confirm_until).await)
+    }
+
+    /// Finds the filter of a check, and takes its item.
+    ///
+    /// # Errors
+    /// As [`Service::check`].
+    pub(super) async fn accepted<'c>(
+        &self,
+        check: Check<'c>,
+    ) -> Result<Accepted<'c>, ServiceError> {
+        let found = match self.hosted_for_check(check.filter).await? {
+            None => None,
+            Some(hosted) => {
+                let canonical = accept(&hosted, check.item, None)?;
+                Some((hosted, canonical))
+            }
+        };
+        Ok(Accepted { check, found })
+    }
+
+    /// Answers a check; a `maybe` is looked up where `confirm_until` says how long that may take.
+    pub(super) async fn answer(
+        &self,
+        accepted: &Accepted<'_>,
+        confirm_until: Option<Instant>,
+    ) -> CheckAnswer {
+        let Check {
+            filter: _,
+            item,
+            min_watermark,
+        } = accepted.check;
+        let Some((hosted, canonical)) = &accepted.found else {
+            return in_doubt(Reason::Loading);
+        };
+        let mut answer = match self.may_answer(hosted, min_watermark) {
             Err(reason) => in_doubt(reason),
             Ok(generation) => CheckAnswer {
                 verdict: verdict(generation.bloom.check(&canonical.bytes)),
@@ -43,16 +102,18 @@ impl Service {
                 confirmed: false,
             },
         };
-        if confirm && let Verdict::Maybe(reason) = answer.verdict {
+        if let (Some(until), Verdict::Maybe(reason)) = (confirm_until, answer.verdict) {
             let question = Question {
                 item,
                 canonical: &canonical.bytes,
                 min_watermark,
             };
-            answer = self.confirmed(&hosted, question, reason, answer).await;
+            if let Some(is_there) = self.settle(hosted, question, until).await {
+                answer = settled(hosted, is_there, reason, answer);
+            }
         }
         hosted.meters.checked(answer.verdict);
-        Ok(answer)
+        answer
     }
 
     /// Says what may be said of many items, in their order. Waits as [`Service::check`] does.
@@ -97,37 +158,6 @@ impl Service {
         }
     }
 
-    /// The answer to a `maybe` after a look-up: as it was where nothing could be settled.
-    async fn confirmed(
-        &self,
-        hosted: &Hosted,
-        question: Question<'_>,
-        reason: Reason,
-        answer: CheckAnswer,
-    ) -> CheckAnswer {
-        let (Some(is_there), Some(generation)) = (
-            self.settle(hosted, question).await,
-            hosted.generation.as_deref(),
-        ) else {
-            return answer;
-        };
-        // What is maybe for another reason says nothing of the bits.
-        if reason == Reason::Match {
-            hosted.confirmations.settled(is_there);
-        }
-        if is_there {
-            return CheckAnswer {
-                confirmed: true,
-                ..answer
-            };
-        }
-        CheckAnswer {
-            verdict: Verdict::DefinitelyNot,
-            estimated_fp_rate: generation.bloom.estimated_fp_rate(),
-            confirmed: true,
-        }
-    }
-
     /// The generation that may say `definitely-not` now, or the reason why none may.
     fn may_answer<'h>(
         &self,
@@ -157,6 +187,28 @@ impl Service {
             Err(ServiceError::StoreUnavailable(_)) => Ok(None),
             Err(error) => Err(error),
         }
+    }
+}
+
+/// The answer to what was `maybe` for that reason, once a look-up has settled it.
+fn settled(hosted: &Hosted, is_there: bool, reason: Reason, answer: CheckAnswer) -> CheckAnswer {
+    let Some(generation) = hosted.generation.as_deref() else {
+        return answer;
+    };
+    // What is maybe for another reason says nothing of the bits.
+    if reason == Reason::Match {
+        hosted.confirmations.settled(is_there);
+    }
+    if is_there {
+        return CheckAnswer {
+            confirmed: true,
+            ..answer
+        };
+    }
+    CheckAnswer {
+        verdict: Verdict::DefinitelyNot,
+        estimated_fp_rate: generation.bloom.estimated_fp_rate(),
+        confirmed: true,
     }
 }
 

@@ -16,6 +16,7 @@ use std::time::Duration;
 use futures_util::FutureExt as _;
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use jiff::{SignedDuration, Timestamp};
+use tokio::time::Instant;
 
 use super::Service;
 use super::generation::Generation;
@@ -25,7 +26,7 @@ use super::watermark::Watermark;
 use crate::filter::profile::Profile;
 
 /// How long a look-up may take before the `maybe` stands.
-const CONFIRM_LIMIT: Duration = Duration::from_secs(2);
+pub(super) const CONFIRM_LIMIT: Duration = Duration::from_secs(2);
 
 /// What came of the matches of a filter that were looked up.
 #[derive(Debug, Default)]
@@ -64,17 +65,20 @@ pub(super) struct Question<'q> {
 }
 
 impl Service {
-    /// Whether an item is in the set; none where that cannot be settled now.
-    pub(super) async fn settle(&self, hosted: &Hosted, question: Question<'_>) -> Option<bool> {
+    /// Whether an item is in the set; none where that cannot be settled now, or not until then.
+    pub(super) async fn settle(
+        &self,
+        hosted: &Hosted,
+        question: Question<'_>,
+        until: Instant,
+    ) -> Option<bool> {
         let generation = hosted.generation.as_deref()?;
         let _permit = self.confirms.try_acquire().ok()?;
         let store = self.ask_store(hosted, generation, question).boxed();
         let sources = (0..hosted.sources.len())
             .map(|index| self.ask_source(hosted, generation, index, question).boxed());
         let asked: FuturesUnordered<_> = std::iter::once(store).chain(sources).collect();
-        tokio::time::timeout(CONFIRM_LIMIT, settled(asked))
-            .await
-            .ok()?
+        tokio::time::timeout_at(until, settled(asked)).await.ok()?
     }
 
     /// Whether a source has an item, or cannot rule it out.

@@ -39,6 +39,23 @@ pub enum ServiceError {
         /// What came.
         found: usize,
     },
+    /// A request without checks, or with too many.
+    #[error("a request holds 1 to {limit} checks; found {found}")]
+    ChecksOutOfRange {
+        /// The most that is accepted.
+        limit: usize,
+        /// What came.
+        found: usize,
+    },
+    /// One check of a request that holds several is refused, and so are all.
+    #[error("{error}")]
+    InCheck {
+        /// Its index in the request.
+        index: usize,
+        /// Why.
+        #[source]
+        error: Box<ServiceError>,
+    },
     /// The bits do not fit.
     #[error(
         "the filter needs {needed_bytes} bytes and {left_bytes} are left of memory_budget; declare \

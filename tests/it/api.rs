@@ -4,6 +4,7 @@ mod answers;
 mod declarations;
 mod items;
 mod limits;
+mod many;
 mod privacy;
 mod problems;
 mod rates;

@@ -77,6 +77,9 @@ fn body_for(path: &str) -> Value {
     match path.rsplit('/').next().unwrap() {
         "check-batch" => json!({"items": ["7f0c"]}),
         "add-batch" => json!({"items": [{"item": "7f0c"}]}),
+        "check" if path == "/v1/check" => {
+            json!({"checks": [{"filter": "revoked-jti", "item": "7f0c"}]})
+        }
         "check" | "add" | "remove" => json!({"item": "7f0c"}),
         _ => json!({"profile": "jti", "capacity": 1_000, "false_positive_rate": 0.01}),
     }
@@ -91,6 +94,7 @@ fn routes() -> Vec<(Method, &'static str, Option<&'static str>)> {
             "/v1/filters/revoked-jti/check-batch",
             Some("check"),
         ),
+        (Method::POST, "/v1/check", Some("check")),
         (Method::POST, "/v1/filters/revoked-jti/add", Some("add")),
         (
             Method::POST,

@@ -8,7 +8,7 @@ use axum::{Extension, Json};
 
 use super::FilterInPath;
 use crate::http::AppState;
-use crate::http::access::VisibleFilters;
+use crate::http::access::Admitted;
 use crate::http::body::JsonBody;
 use crate::http::problem::Problem;
 use crate::http::wire_filters::{FilterDescription, FilterList, PutFilterRequest, RebuildAnswer};
@@ -26,17 +26,12 @@ use crate::service::answers::PutOutcome;
 )]
 pub async fn list_filters(
     State(state): State<Arc<AppState>>,
-    visible: Option<Extension<VisibleFilters>>,
+    Extension(admitted): Extension<Admitted>,
 ) -> Json<FilterList> {
-    let may_see = |filter: &str| {
-        visible
-            .as_ref()
-            .is_none_or(|visible| visible.allows(filter))
-    };
     let filters = state.service.list().into_iter();
     Json(FilterList {
         filters: filters
-            .filter(|description| may_see(description.filter.as_str()))
+            .filter(|description| admitted.allows(description.filter.as_str()))
             .map(Into::into)
             .collect(),
     })

@@ -4,6 +4,7 @@
 pub mod add;
 pub mod bulk_load;
 pub mod check;
+pub mod check_many;
 pub mod docs;
 pub mod filters;
 pub mod metrics;

@@ -7,9 +7,10 @@ use super::{App, HttpLimits, key};
 use crate::config::Scope;
 use crate::service::declaration::FilterName;
 
-const GUARDED: [(&str, &str, &str); 14] = [
+const GUARDED: [(&str, &str, &str); 15] = [
     ("POST", "/v1/filters/revoked-jti/check", "check"),
     ("POST", "/v1/filters/revoked-jti/check-batch", "check"),
+    ("POST", "/v1/check", "check"),
     ("POST", "/v1/filters/revoked-jti/add", "add"),
     ("POST", "/v1/filters/revoked-jti/add-batch", "add"),
     ("POST", "/v1/filters/revoked-jti/bulk-load", "add"),

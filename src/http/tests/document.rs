@@ -49,6 +49,7 @@ fn every_operation_is_named_as_promised() {
             "bulkLoad",
             "checkItem",
             "checkItems",
+            "checkMany",
             "deleteFilter",
             "describeFilter",
             "getLiveness",
@@ -189,6 +190,9 @@ fn optional_fields_are_optional_and_the_others_are_required() {
     };
     let set = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
     assert_eq!(required("CheckRequest"), set(&["item"]));
+    assert_eq!(required("CheckManyRequest"), set(&["checks"]));
+    assert_eq!(required("FilterCheck"), set(&["filter", "item"]));
+    assert_eq!(required("CheckManyAnswer"), set(&["verdict", "results"]));
     assert_eq!(required("AddRequest"), set(&["item"]));
     assert_eq!(
         required("CheckAnswer"),

@@ -3,6 +3,7 @@
 mod access;
 mod bad_input;
 mod bulk_load;
+mod check_many;
 mod connections;
 mod document;
 mod flow;

@@ -114,6 +114,18 @@ async fn every_road(service: &Bloomgate, filter: &str, address: &str, said: &mut
         let body = json!({"item": address}).to_string();
         said.by(post(&path(operation), address, body)).await;
     }
+    for check in [
+        json!({"filter": filter, "item": address}),
+        json!({"filter": filter, "item": format!("{address}\0")}),
+        json!({"filter": address, "item": address}),
+        json!({"filter": filter, "item": {address: address}}),
+        json!({"filter": filter, "item": address, address: 1}),
+        json!({"filter": filter, "item": address, "min_watermark": address}),
+    ] {
+        let body = json!({"checks": [check], "confirm": true});
+        said.by(post("/v1/check", "application/json", body.to_string()))
+            .await;
+    }
     for body in bodies("", address) {
         said.by(post(
             &path("bulk-load"),
