@@ -28,6 +28,7 @@ use crate::filter::codec::CodecError;
 use crate::http::access::Access;
 use crate::http::hot::Routes;
 use crate::http::{self, AppState, HttpLimits};
+use crate::service::declaration::FilterName;
 use crate::service::ingest::Writer;
 use crate::service::lifecycle::{Lifecycle, LifecycleError};
 use crate::service::ports::{Store, StoreError};
@@ -135,6 +136,7 @@ pub async fn serve(
         service: Arc::clone(&service),
         access: Arc::new(Access::new(config.keys.clone())),
         limits: limits.clone(),
+        authz: config.authz.clone(),
         prometheus: prometheus.clone(),
     });
     let mut tasks = Tasks::default();
@@ -154,6 +156,7 @@ pub async fn serve(
         let served = http::serve::serve(listener, routes, &limits, stop).await;
         served.map_err(AppError::Server)
     });
+    warn_of_unknown_filters(&config);
     announce(&start_lines(&config, address));
 
     tokio::select! {
@@ -388,6 +391,21 @@ async fn open_store(lifecycle: &mut Lifecycle) -> Result<(), StoreError> {
             Ok(())
         }
         Ok(opened) => opened,
+    }
+}
+
+/// A filter that gateways' tokens are looked for in may be made later; a slip of the pen is told
+/// before it keeps everybody out.
+fn warn_of_unknown_filters(config: &Config) {
+    let is_declared = |name: &FilterName| config.filters.iter().any(|filter| filter.name == *name);
+    for policy in &config.authz {
+        for claim in &policy.claims {
+            if !is_declared(&claim.filter) {
+                let (authz, filter) = (&policy.name, &claim.filter);
+                tracing::warn!(%authz, %filter, "the configuration does not declare this filter; \
+                               until it is made through the API no token passes");
+            }
+        }
     }
 }
 

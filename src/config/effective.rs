@@ -6,12 +6,13 @@ use std::fmt::{self, Write};
 use std::path::Path;
 use std::time::Duration;
 
-use toml::Value;
+use toml::{Table, Value};
 
 use super::keys::quoted_list;
 use super::units::{bytes_text, duration_text};
 use super::{ApiKey, Config, FilterConfig, Limits, Scope, SourceConfig, StoreConfig};
 use crate::filter::profile::Profile;
+use crate::service::authz::{ClaimFilter, Policy};
 use crate::service::declaration::FilterName;
 
 /// What stands for a secret.
@@ -53,6 +54,9 @@ impl Config {
         writeln!(out, "\n[filters]")?;
         for filter in &self.filters {
             write_filter(out, filter)?;
+        }
+        for policy in &self.authz {
+            write_policy(out, policy)?;
         }
         for key in &self.keys {
             write_key(out, key)?;
@@ -109,6 +113,16 @@ fn write_source(out: &mut String, filter: &FilterName, source: &SourceConfig) ->
         writeln!(out, "confirm_query = {}", text(query))?;
     }
     Ok(())
+}
+
+fn write_policy(out: &mut String, policy: &Policy) -> fmt::Result {
+    writeln!(out, "\n[authz.{}]", policy.name)?;
+    for ClaimFilter { claim, filter } in &policy.claims {
+        // A claim may be named anything, and a key is quoted by rules of its own.
+        let line = Table::from_iter([(claim.clone(), filter.as_str().into())]);
+        write!(out, "{line}")?;
+    }
+    writeln!(out, "on_maybe = \"{}\"", policy.on_maybe.as_str())
 }
 
 fn write_key(out: &mut String, key: &ApiKey) -> fmt::Result {

@@ -6,6 +6,7 @@
 //! secret is in no message and in no `Debug`. The environment, the files and the memory there is
 //! come in as arguments. This module must not know who uses a value, nor start anything.
 
+mod authz;
 mod database;
 mod effective;
 mod filters;
@@ -41,6 +42,7 @@ pub use units::{
     parse_duration,
 };
 
+use crate::service::authz::Policy;
 use database::{Databases, is_loopback};
 use problems::{Problems, shown};
 use section::{Section, filled_text, text, text_in_form};
@@ -77,6 +79,8 @@ pub struct Config {
     pub limits: Limits,
     /// The declared filters, by name; together within the memory budget.
     pub filters: Vec<FilterConfig>,
+    /// What gateways may ask by, by name. A filter that is not declared may be made later.
+    pub authz: Vec<Policy>,
     /// The keys that may be used; with none, everyone who reaches `listen` may do everything.
     pub keys: Vec<ApiKey>,
     /// Whether a data directory that belongs to another store may be taken.
@@ -140,6 +144,7 @@ impl Config {
             wait_timeout: read_duration(section, &WAIT_TIMEOUT),
             limits: section.table("limits", limits::read_limits),
             filters,
+            authz: authz::read_authz(section),
             keys: keys::read_keys(section),
             accept_new_store: flags.accept_new_store,
         };

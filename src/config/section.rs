@@ -77,6 +77,17 @@ impl<'p> Section<'p> {
         self.table.remove(key)
     }
 
+    /// Takes out every key that was not asked for by name, for a table whose keys are the user's own.
+    /// What is much like a name that was asked for is taken for a slip, and stays unknown.
+    pub(super) fn take_rest(&mut self) -> Vec<(String, Value)> {
+        let is_slip = |key: &str| nearest(key, &self.known).is_some();
+        let (slips, rest) = std::mem::take(&mut self.table)
+            .into_iter()
+            .partition::<Vec<_>, _>(|(key, _)| is_slip(key));
+        self.table.extend(slips);
+        rest
+    }
+
     /// Reads a key that may be left out: none when it is, or when it has a problem.
     pub(super) fn optional<T>(
         &mut self,

@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use axum::http::header::AUTHORIZATION;
-use axum::http::{HeaderMap, HeaderValue};
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use governor::clock::{Clock, DefaultClock};
 use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
 use subtle::ConstantTimeEq;
@@ -29,6 +29,21 @@ pub enum Need {
     AnyKey,
     /// A key of this scope.
     Scope(Scope),
+    /// A gateway's key, of the scope `check`, and in `X-API-Key` alone: `Authorization` is the end
+    /// user's, who gets the answer too. Therefore whoever may not ask gets 403 and no challenge.
+    Gateway,
+}
+
+impl Need {
+    /// The scope that the key must have, where one must be had.
+    #[must_use]
+    pub const fn scope(self) -> Option<Scope> {
+        match self {
+            Self::Nothing | Self::AnyKey => None,
+            Self::Scope(scope) => Some(scope),
+            Self::Gateway => Some(Scope::Check),
+        }
+    }
 }
 
 /// The keys that are known.
@@ -95,7 +110,7 @@ impl Access {
     /// Decides whether a request may pass. `filter` is the name in its path, as it stands there.
     ///
     /// # Errors
-    /// 401, 403 and 429 as problems.
+    /// 401, 403 and 429 as problems; of a gateway 403 alone.
     pub fn admit(
         &self,
         need: Need,
@@ -105,10 +120,26 @@ impl Access {
         if need == Need::Nothing || self.callers.is_empty() {
             return Ok(Admitted(None));
         }
-        let presented = presented_key(headers).ok_or_else(no_key)?;
+        match need {
+            Need::Gateway => self
+                .admit_by(gateway_key(headers), need, filter)
+                .map_err(|problem| of_gateway(&problem)),
+            Need::Nothing | Need::AnyKey | Need::Scope(_) => {
+                self.admit_by(presented_key(headers), need, filter)
+            }
+        }
+    }
+
+    fn admit_by(
+        &self,
+        presented: Option<&[u8]>,
+        need: Need,
+        filter: Option<&str>,
+    ) -> Result<Admitted, Problem> {
+        let presented = presented.ok_or_else(no_key)?;
         let caller = self.caller(presented).ok_or_else(unknown_key)?;
         caller.spend()?;
-        if let Need::Scope(scope) = need {
+        if let Some(scope) = need.scope() {
             caller.hold_scope(scope)?;
         }
         let admitted = Admitted(Some(Arc::clone(caller)));
@@ -181,6 +212,26 @@ fn presented_key(headers: &HeaderMap) -> Option<&[u8]> {
         .then(|| token.trim_ascii())
 }
 
+/// The one key in `X-API-Key`. Where there are two, one may be the end user's.
+fn gateway_key(headers: &HeaderMap) -> Option<&[u8]> {
+    let mut keys = headers.get_all("x-api-key").iter();
+    let key = keys.next()?;
+    keys.next().is_none().then(|| key.as_bytes())
+}
+
+/// The refusal of a gateway, which must not challenge the end user.
+fn of_gateway(problem: &Problem) -> Problem {
+    let reason = match problem.kind().status() {
+        StatusCode::UNAUTHORIZED => "it has sent no key that is known here, once, in X-API-Key",
+        StatusCode::TOO_MANY_REQUESTS => "its key asks more often than its requests_per_second",
+        _ => "its key lacks the scope check, or is limited to other filters",
+    };
+    Problem::new(
+        ProblemKind::Forbidden,
+        format!("the gateway may not ask: {reason}"),
+    )
+}
+
 /// RFC 6750 §3.1: whoever brings no token gets a challenge without an error code.
 fn no_key() -> Problem {
     Problem::new(
@@ -208,143 +259,4 @@ fn other_filters() -> Problem {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::num::NonZeroU32;
-
-    use super::*;
-    use crate::service::declaration::FilterName;
-
-    fn key(text: &str, scopes: &[Scope]) -> ApiKey {
-        ApiKey {
-            id: format!("id-of-{}", scopes.len()),
-            sha256: ApiKey::digest(text.as_bytes()),
-            scopes: scopes.iter().copied().collect(),
-            filters: None,
-            requests_per_second: None,
-        }
-    }
-
-    fn with(name: &'static str, value: &str) -> HeaderMap {
-        HeaderMap::from_iter([(
-            axum::http::HeaderName::from_static(name),
-            HeaderValue::from_str(value).unwrap(),
-        )])
-    }
-
-    fn kind(result: Result<Admitted, Problem>) -> Option<ProblemKind> {
-        result.err().map(|problem| problem.kind())
-    }
-
-    const CHECK: Need = Need::Scope(Scope::Check);
-
-    #[test]
-    fn without_keys_everything_is_allowed() {
-        let access = Access::new(vec![]);
-        let admin = Need::Scope(Scope::Admin);
-        assert!(access.admit(admin, &HeaderMap::new(), Some("f")).is_ok());
-    }
-
-    #[test]
-    fn a_key_is_taken_from_either_header_and_no_other_text_is() {
-        let access = Access::new(vec![key("secret", &[Scope::Check])]);
-        for headers in [
-            with("x-api-key", "secret"),
-            with("authorization", "Bearer secret"),
-            with("authorization", "bearer secret"),
-        ] {
-            assert_eq!(kind(access.admit(CHECK, &headers, None)), None);
-        }
-        for headers in [
-            HeaderMap::new(),
-            with("x-api-key", "Secret"),
-            with("x-api-key", ""),
-            with("x-api-key", "secret2"),
-            with("authorization", "secret"),
-            with("authorization", "Basic secret"),
-            with("authorization", "Bearer"),
-        ] {
-            assert_eq!(
-                kind(access.admit(CHECK, &headers, None)),
-                Some(ProblemKind::Unauthenticated),
-                "{headers:?}"
-            );
-        }
-    }
-
-    #[test]
-    fn two_digests_that_begin_alike_are_two_keys() {
-        let mut other = key("secret", &[Scope::Admin]);
-        other.sha256[31] ^= 1;
-        let access = Access::new(vec![other]);
-        let presented = with("x-api-key", "secret");
-        assert_eq!(
-            kind(access.admit(CHECK, &presented, None)),
-            Some(ProblemKind::Unauthenticated)
-        );
-    }
-
-    #[test]
-    fn a_scope_opens_its_own_operations_and_admin_opens_all() {
-        let access = Access::new(vec![
-            key("c", &[Scope::Check]),
-            key("all", &[Scope::Admin, Scope::Check, Scope::Check]),
-        ]);
-        let asks = |text: &str, scope| {
-            kind(access.admit(Need::Scope(scope), &with("x-api-key", text), None))
-        };
-        assert_eq!(asks("c", Scope::Check), None);
-        for scope in [Scope::Add, Scope::Read, Scope::Admin] {
-            assert_eq!(asks("c", scope), Some(ProblemKind::Forbidden), "{scope:?}");
-            assert_eq!(asks("all", scope), None, "{scope:?}");
-        }
-    }
-
-    #[test]
-    fn a_key_of_some_filters_reaches_and_sees_no_other() {
-        let mut limited = key("l", &[Scope::Check]);
-        limited.filters = FilterName::parse("mine").map(|name| vec![name]);
-        let access = Access::new(vec![limited]);
-        let headers = with("x-api-key", "l");
-        let admitted = access.admit(CHECK, &headers, Some("mine")).unwrap();
-        for other in ["other", "min%65", "MINE", ""] {
-            assert_eq!(
-                kind(access.admit(CHECK, &headers, Some(other))),
-                Some(ProblemKind::Forbidden)
-            );
-        }
-        assert!(admitted.allows("mine") && !admitted.allows("other"));
-        assert!(admitted.reach("mine").is_ok());
-        let refused = admitted.reach("other").unwrap_err();
-        assert_eq!(refused.kind(), ProblemKind::Forbidden);
-    }
-
-    #[test]
-    fn a_key_that_asks_too_often_is_told_when_to_come_again() {
-        let mut limited = key("l", &[Scope::Check]);
-        limited.requests_per_second = NonZeroU32::new(2);
-        let access = Access::new(vec![limited, key("free", &[Scope::Check])]);
-        let headers = with("x-api-key", "l");
-        let refused = (0..4).find_map(|_| access.admit(CHECK, &headers, None).err());
-        let problem = refused.expect("four at once are more than two a second");
-        assert_eq!(problem.kind(), ProblemKind::TooManyRequests);
-        let free = with("x-api-key", "free");
-        assert_eq!(kind(access.admit(CHECK, &free, None)), None);
-    }
-
-    #[test]
-    fn an_open_route_needs_nothing_and_any_key_is_any_known_key() {
-        let access = Access::new(vec![key("c", &[])]);
-        assert_eq!(
-            kind(access.admit(Need::Nothing, &HeaderMap::new(), None)),
-            None
-        );
-        assert_eq!(
-            kind(access.admit(Need::AnyKey, &with("x-api-key", "c"), None)),
-            None
-        );
-        assert_eq!(
-            kind(access.admit(Need::AnyKey, &HeaderMap::new(), None)),
-            Some(ProblemKind::Unauthenticated)
-        );
-    }
-}
+mod tests;

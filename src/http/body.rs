@@ -22,7 +22,7 @@ use super::problem::Problem;
 use super::problem_kind::ProblemKind;
 use super::wire::whole;
 
-/// The most that is read of a body that has been refused: bytes, and time.
+/// The most that is read of a body that nobody looks at: bytes, and time.
 const DRAIN_MAX_BYTES: usize = 64 * 1024 * 1024;
 const DRAIN_MAX_TIME: Duration = Duration::from_secs(5);
 
@@ -160,11 +160,19 @@ pub async fn next_chunk(body: &mut Body, idle_timeout: Duration) -> Result<Optio
 }
 
 /// Refuses a body: reads on in it for a while, so that the caller comes to reading the problem,
-/// which this gives back. A caller that waits for `100 Continue` has not begun to write, and one
-/// whose body did not come will not go on now.
-pub async fn refuse(problem: Problem, headers: &HeaderMap, mut body: Body) -> Problem {
-    if headers.contains_key(EXPECT) || problem.kind() == ProblemKind::BodyTimeout {
-        return problem;
+/// which this gives back. One whose body did not come will not go on now.
+pub async fn refuse(problem: Problem, headers: &HeaderMap, body: Body) -> Problem {
+    if problem.kind() != ProblemKind::BodyTimeout {
+        pass_over(headers, body).await;
+    }
+    problem
+}
+
+/// Reads on in a body that nobody looks at, within bounds, so that the answer arrives and the
+/// connection can be used again. A caller that waits for `100 Continue` has not begun to write.
+pub async fn pass_over(headers: &HeaderMap, mut body: Body) {
+    if headers.contains_key(EXPECT) {
+        return;
     }
     let read_on = async {
         let mut drained_bytes = 0;
@@ -177,5 +185,4 @@ pub async fn refuse(problem: Problem, headers: &HeaderMap, mut body: Body) -> Pr
     };
     // Past the bound the caller may lose the answer; a server that reads on for ever loses more.
     let _ = timeout(DRAIN_MAX_TIME, read_on).await;
-    problem
 }

@@ -43,6 +43,7 @@ const OF_ALL_WITH_KEY: &[ProblemKind] = &[
     tags(
         (name = "items", description = "Checking and adding items"),
         (name = "filters", description = "Filters, and planning them"),
+        (name = "gateways", description = "Deciding on the tokens of end users"),
         (name = "operations", description = "Probes and metrics")
     ),
     components(schemas(ProblemBody<'_>, FieldError))
@@ -96,12 +97,16 @@ fn complete_operation(operation: &mut Operation, need: Need, refusals: &[Problem
             operation.security = Some(Vec::new());
             &[ProblemKind::InternalError]
         }
+        Need::Gateway => {
+            operation.security = Some(vec![key_in(API_KEY)]);
+            &[ProblemKind::Forbidden]
+        }
         Need::AnyKey | Need::Scope(_) => {
             operation.security = Some(either_key());
             OF_ALL_WITH_KEY
         }
     };
-    if let Need::Scope(scope) = need {
+    if let Some(scope) = need.scope() {
         let description = operation.description.get_or_insert_default();
         let gap = if description.is_empty() { "" } else { "\n\n" };
         description.push_str(&format!("{gap}Scope: `{}`.", scope.as_str()));
@@ -148,9 +153,10 @@ fn problem_content() -> Content {
 }
 
 fn either_key() -> Vec<SecurityRequirement> {
+    vec![key_in(API_KEY), key_in(BEARER)]
+}
+
+fn key_in(scheme: &str) -> SecurityRequirement {
     let no_scopes: [&str; 0] = [];
-    vec![
-        SecurityRequirement::new(API_KEY, no_scopes),
-        SecurityRequirement::new(BEARER, no_scopes),
-    ]
+    SecurityRequirement::new(scheme, no_scopes)
 }

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use arc_swap::ArcSwap;
 use axum::extract::{MatchedPath, Request};
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
-use axum::http::{HeaderValue, Method};
+use axum::http::{HeaderValue, Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 use futures_util::FutureExt;
 use metrics::Histogram;
@@ -181,6 +181,9 @@ impl Gate {
                 refuse(problem, &parts.headers, body).await.into_response()
             }
         };
+        if self.need == Need::Gateway {
+            response = decided_or_undecided(response);
+        }
         finish(&mut response, &id);
         let status = response.status().as_u16();
         let route = match (self.route, &matched) {
@@ -253,6 +256,19 @@ impl Gate {
 fn filter_in(path: &str) -> Option<&str> {
     let rest = path.strip_prefix("/v1/filters/")?;
     rest.split('/').next()
+}
+
+/// To a gateway 200, 401 and 403 alone are answers. Whatever else happened, a missed deadline or a
+/// panic, decides nothing, and lets nobody in whatever the gateway makes of it.
+fn decided_or_undecided(response: Response) -> Response {
+    match response.status() {
+        StatusCode::OK | StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => response,
+        _ => Problem::new(
+            ProblemKind::Undecided,
+            "whether the token is revoked could not be told; try again",
+        )
+        .into_response(),
+    }
 }
 
 /// Renders the problem, where the answer is one; forbids caches to keep what they are not told to.

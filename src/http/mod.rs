@@ -8,6 +8,7 @@
 //! [`hot`] is a shorter way to two of them.
 
 pub mod access;
+pub mod bearer;
 pub mod body;
 pub mod document;
 pub mod gate;
@@ -34,6 +35,7 @@ use metrics_exporter_prometheus::PrometheusHandle;
 use utoipa::openapi::OpenApi;
 
 use crate::service::Service;
+use crate::service::authz::Policy;
 use access::Access;
 use gate::Gates;
 
@@ -76,6 +78,8 @@ pub struct AppState {
     pub access: Arc<Access>,
     /// The bounds of requests.
     pub limits: HttpLimits,
+    /// What gateways may ask by.
+    pub authz: Vec<Policy>,
     /// The metrics of the process.
     pub prometheus: PrometheusHandle,
 }

@@ -11,7 +11,10 @@ use axum::http::StatusCode;
 pub enum ProblemKind {
     MalformedBody,
     Unauthenticated,
+    MissingToken,
+    InvalidToken,
     Forbidden,
+    Undecided,
     NotFound,
     UnknownFilter,
     MethodNotAllowed,
@@ -59,10 +62,13 @@ const fn row(
 
 impl ProblemKind {
     /// Every kind, by status.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 22] = [
         Self::MalformedBody,
         Self::Unauthenticated,
+        Self::MissingToken,
+        Self::InvalidToken,
         Self::Forbidden,
+        Self::Undecided,
         Self::NotFound,
         Self::UnknownFilter,
         Self::MethodNotAllowed,
@@ -98,12 +104,33 @@ impl ProblemKind {
                 "The request has no key, or one that is not known here. Send it as X-API-Key, or \
                  as Authorization: Bearer. `bloomgate key new` makes one.",
             ),
+            Self::MissingToken => row(
+                "missing-token",
+                StatusCode::UNAUTHORIZED,
+                "A token is needed",
+                "The end user's request has no token. It is sent as Authorization: Bearer.",
+            ),
+            Self::InvalidToken => row(
+                "invalid-token",
+                StatusCode::UNAUTHORIZED,
+                "The token is not valid",
+                "The token is revoked, is no signed JWT, is there twice, or lacks a claim that is \
+                 asked about: each must stand in it once, as a string.",
+            ),
             Self::Forbidden => row(
                 "forbidden",
                 StatusCode::FORBIDDEN,
                 "The key does not allow this",
                 "The key is known and lacks the scope of the operation, or is limited to other \
                  filters. Use another key, or widen this one in the configuration.",
+            ),
+            Self::Undecided => row(
+                "undecided",
+                StatusCode::FORBIDDEN,
+                "Whether the token is revoked cannot be told",
+                "The filter is loading or stale and what it says could not be looked up, or there \
+                 is no such filter or no such [authz.NAME]. Nothing is known against the token; \
+                 trying again may help.",
             ),
             Self::NotFound => row(
                 "not-found",
@@ -272,7 +299,10 @@ impl ProblemKind {
             | Self::RequestTimeout => Some(1),
             Self::MalformedBody
             | Self::Unauthenticated
+            | Self::MissingToken
+            | Self::InvalidToken
             | Self::Forbidden
+            | Self::Undecided
             | Self::NotFound
             | Self::UnknownFilter
             | Self::MethodNotAllowed
@@ -319,7 +349,10 @@ mod tests {
             [
                 (400, "malformed-body"),
                 (401, "unauthenticated"),
+                (401, "missing-token"),
+                (401, "invalid-token"),
                 (403, "forbidden"),
+                (403, "undecided"),
                 (404, "not-found"),
                 (404, "unknown-filter"),
                 (405, "method-not-allowed"),

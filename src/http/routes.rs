@@ -8,7 +8,7 @@ use std::sync::Arc;
 use axum::Router;
 use axum::extract::Request;
 use axum::handler::Handler;
-use axum::routing::get;
+use axum::routing::{any, get};
 use tower_http::compression::CompressionLayer;
 use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouter, UtoipaMethodRouterExt};
 use utoipa_axum::routes;
@@ -20,13 +20,14 @@ use super::body::refuse;
 use super::document;
 use super::gate::Gates;
 use super::handlers::{
-    add, bulk_load, check, check_many, docs, filters, metrics, plan, probes, remove,
+    add, authz, bulk_load, check, check_many, docs, filters, metrics, plan, probes, remove,
 };
 use super::problem::Problem;
 use super::problem_kind::ProblemKind::{
     self, BodyTimeout, BodyTooLarge, DeclaredByConfig, DeclaredOtherwise, InvalidField,
-    InvalidItem, MalformedBody, MethodNotAllowed, NotFound, OverMemoryBudget, StoreUnavailable,
-    TooManyAdds, UnknownFilter, UnsupportedMediaType,
+    InvalidItem, InvalidToken, MalformedBody, MethodNotAllowed, MissingToken, NotFound,
+    OverMemoryBudget, StoreUnavailable, TooManyAdds, Undecided, UnknownFilter,
+    UnsupportedMediaType,
 };
 use crate::config::Scope;
 
@@ -46,6 +47,9 @@ const OF_CHECKS: &[ProblemKind] = &[
     InvalidField,
     InvalidItem,
 ];
+
+/// How a token may be refused.
+const OF_TOKENS: &[ProblemKind] = &[MissingToken, InvalidToken, Undecided];
 
 /// How an add may be refused.
 const OF_ADDS: &[ProblemKind] = &[
@@ -125,6 +129,11 @@ pub fn operations(gates: &Gates) -> OpenApiRouter<Arc<AppState>> {
         .enter(ADMIN, OF_REBUILDS, routes!(filters::rebuild_filter))
         .enter(ADMIN, OF_DELETES, routes!(filters::delete_filter))
         .enter(READ, &[InvalidField], routes!(plan::plan_filter))
+        .enter(
+            Need::Gateway,
+            OF_TOKENS,
+            of_any_method(routes!(authz::authorize)),
+        )
         .enter(Need::Nothing, &[], routes!(probes::livez))
         .enter(Need::Nothing, &[], routes!(probes::readyz))
         .enter(
@@ -139,6 +148,12 @@ pub fn operations(gates: &Gates) -> OpenApiRouter<Arc<AppState>> {
 /// and what is answered where nothing is.
 pub fn router(gates: &Gates) -> Router<Arc<AppState>> {
     let (operations, document) = operations(gates).split_for_parts();
+    let decide = any(authz::authorize).layer(gates.of(Need::Gateway, authz::PATH));
+    let operations = authz::PATHS_BESIDE
+        .into_iter()
+        .fold(operations, |routes, path| {
+            routes.route(path, decide.clone())
+        });
     let page = SwaggerUi::new("/docs").config(Config::from("/openapi.json"));
     operations
         .route(
@@ -154,6 +169,13 @@ pub fn router(gates: &Gates) -> Router<Arc<AppState>> {
         .merge(Router::from(page).layer(gates.of(READ, "/docs")))
         .method_not_allowed_fallback(method_not_allowed.layer(gates.of_no_route()))
         .fallback(not_found.layer(gates.of_no_route()))
+}
+
+/// The operation behind every method; the document shows the one that it is written for.
+fn of_any_method(
+    (schemas, paths, _): UtoipaMethodRouter<Arc<AppState>>,
+) -> UtoipaMethodRouter<Arc<AppState>> {
+    (schemas, paths, any(authz::authorize))
 }
 
 struct Table<'g> {

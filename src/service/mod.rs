@@ -11,6 +11,7 @@
 pub mod admin;
 pub mod answers;
 pub mod askable;
+pub mod authz;
 pub mod budget;
 pub mod bulk_load;
 pub mod check;

@@ -8,6 +8,7 @@
 mod any_road;
 mod api;
 mod architecture;
+mod authz;
 mod commands;
 mod confirm;
 mod crash;

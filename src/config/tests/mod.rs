@@ -1,5 +1,6 @@
 //! What the configuration promises, seen through [`Config::load`].
 
+mod authz;
 mod keys;
 mod loading;
 mod problems;

@@ -2,6 +2,7 @@
 //! answers with a type of the wire.
 
 pub mod add;
+pub mod authz;
 pub mod bulk_load;
 pub mod check;
 pub mod check_many;

@@ -46,6 +46,7 @@ fn every_operation_is_named_as_promised() {
         [
             "addItem",
             "addItems",
+            "authorize",
             "bulkLoad",
             "checkItem",
             "checkItems",
@@ -98,6 +99,11 @@ fn every_refusal_is_one_schema_and_probes_are_open_explicitly() {
         let responses = operation["responses"].as_object().unwrap();
         let expected: &[&str] = if open {
             &["500"]
+        } else if name.contains("/authz/") {
+            let statuses: Vec<_> = responses.keys().collect();
+            assert_eq!(statuses, ["200", "401", "403"]);
+            assert_eq!(security.len(), 1, "Authorization is the end user's");
+            &["401", "403"]
         } else {
             &["401", "403", "429", "500", "503"]
         };

@@ -1,6 +1,7 @@
 //! The routes as a caller meets them, over the real service and its SQLite store.
 
 mod access;
+mod authz;
 mod bad_input;
 mod bulk_load;
 mod check_many;
@@ -33,6 +34,7 @@ use crate::config::{ApiKey, Scope};
 use crate::disk::Snapshots;
 use crate::filter::hashing::MasterKey;
 use crate::filter::profile::{EmailOptions, Profile};
+use crate::service::authz::Policy;
 use crate::service::declaration::{Declaration, FilterName};
 use crate::service::lifecycle::Lifecycle;
 use crate::service::ports::{StoreError, StoreIdentity, StoreTie};
@@ -139,6 +141,10 @@ impl App {
     }
 
     async fn start_with(keys: Vec<ApiKey>, limits: HttpLimits) -> Self {
+        Self::start_for_gateways(keys, limits, Vec::new()).await
+    }
+
+    async fn start_for_gateways(keys: Vec<ApiKey>, limits: HttpLimits, authz: Vec<Policy>) -> Self {
         let data_dir = TempDir::new().unwrap();
         let adapters = Adapters {
             store: Arc::new(SqliteStore::new(data_dir.path())),
@@ -173,6 +179,7 @@ impl App {
             service,
             access: Arc::new(Access::new(keys)),
             limits,
+            authz,
             prometheus: PrometheusBuilder::new().build_recorder().handle(),
         };
         Self {
