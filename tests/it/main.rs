@@ -19,6 +19,7 @@ mod email;
 mod expiry;
 mod failover;
 mod following;
+mod gateways;
 mod generated_client;
 mod huge_pages;
 mod keys;

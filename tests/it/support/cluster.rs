@@ -246,7 +246,7 @@ pub(super) fn remove_folder(folder: &Path) {
 
 /// A port on 127.0.0.1 that nobody listens on, below the range that the kernel gives to clients, so
 /// that it is still free when a server comes back to it.
-pub(super) fn free_port() -> u16 {
+pub(crate) fn free_port() -> u16 {
     let bytes = uuid::Uuid::new_v4().into_bytes();
     let start = u16::from_be_bytes([bytes[0], bytes[1]]) % 20_000;
     (0..20_000)

@@ -47,14 +47,14 @@ pub(crate) fn server_command(program: &Path) -> Command {
     command
 }
 
-/// PgBouncer's program, which Debian keeps off the PATH of everyone but root.
-pub(crate) fn pgbouncer_program() -> PathBuf {
+/// The program of a server, which Debian keeps off the PATH of everyone but root.
+pub(crate) fn server_program(name: &str) -> PathBuf {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path)
         .chain(["/usr/sbin".into(), "/usr/local/sbin".into()])
-        .map(|folder: PathBuf| folder.join("pgbouncer"))
+        .map(|folder: PathBuf| folder.join(name))
         .find(|program| program.is_file())
-        .expect("no pgbouncer on this machine: tests/install-missing installs it")
+        .unwrap_or_else(|| panic!("no {name} on this machine: tests/install-missing installs it"))
 }
 
 /// The password of the role `postgres` in every cluster of this run.

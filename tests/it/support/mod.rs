@@ -35,7 +35,7 @@ pub(crate) use self::{
     answer::{Answer, Checked},
     backup::Backup,
     bloomgate::Bloomgate,
-    cluster::Cluster,
+    cluster::{Cluster, free_port},
     database::{Database, DatabaseOptions},
     environment::tls_folder,
     launch::{Finished, Launch},

@@ -9,7 +9,7 @@ use sqlx::postgres::{PgConnectOptions, PgRow};
 use sqlx::{ConnectOptions, Connection, Row};
 
 use super::cluster::{free_port, fresh_folder, remove_folder};
-use super::environment::{pgbouncer_program, postgres_password, server_command};
+use super::environment::{postgres_password, server_command, server_program};
 use super::{Database, eventually};
 
 /// How long it may take to come up.
@@ -100,7 +100,7 @@ impl PgBouncer {
             .create(true)
             .append(true)
             .open(self.folder.join("log"));
-        server_command(&pgbouncer_program())
+        server_command(&server_program("pgbouncer"))
             .arg("pgbouncer.ini")
             .current_dir(&self.folder)
             .stdin(Stdio::null())
@@ -149,7 +149,9 @@ default_pool_size = {POOL_SESSIONS}
 /// Whether it can be told to carry prepared statements from session to session. From 1.21 on it
 /// can, before it never did, and refuses the setting.
 fn knows_prepared_statements() -> bool {
-    let told = Command::new(pgbouncer_program()).arg("--version").output();
+    let told = Command::new(server_program("pgbouncer"))
+        .arg("--version")
+        .output();
     let told = String::from_utf8(told.unwrap().stdout).unwrap();
     let version = told.split_whitespace().nth(1).unwrap();
     let mut numbers = version.split('.').map(|number| number.parse().unwrap());
