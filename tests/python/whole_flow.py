@@ -15,12 +15,14 @@ from bloomgate_client.api.filters import (
     plan_filter,
     put_filter,
 )
+from bloomgate_client.api.gateways import authorize
 from bloomgate_client.api.items import (
     add_item,
     add_items,
     bulk_load,
     check_item,
     check_items,
+    check_many,
     remove_item,
 )
 from bloomgate_client.api.operations import get_liveness, get_metrics, get_readiness
@@ -29,8 +31,10 @@ from bloomgate_client.models import (
     AddRequest,
     BatchItem,
     CheckBatchRequest,
+    CheckManyRequest,
     CheckRequest,
     DeclaredBy,
+    FilterCheck,
     Problem,
     ProbeStatus,
     Profile,
@@ -103,6 +107,13 @@ def flow(client):
     checked = check_items.sync(FILTER, client=client, body=CheckBatchRequest(items=items))
     assert checked.verdicts == [Verdict.MAYBE, Verdict.DEFINITELY_NOT, Verdict.MAYBE], checked
 
+    checks = [FilterCheck(filter_=FILTER, item=item) for item in items[:2]]
+    checked = check_many.sync(client=client, body=CheckManyRequest(checks=checks))
+    assert checked.verdict is Verdict.MAYBE, checked
+    verdicts = [result.verdict for result in checked.results]
+    assert verdicts == [Verdict.MAYBE, Verdict.DEFINITELY_NOT], checked
+    assert checked.results[1].filter_ == FILTER and checked.results[1].reason is UNSET, checked
+
     confirm = CheckRequest(item="ann@x.com", confirm=True)
     checked = check_item.sync(FILTER, client=client, body=confirm)
     assert checked.verdict is Verdict.MAYBE and checked.confirmed is True, checked
@@ -138,6 +149,12 @@ def counts(client):
 
 
 def refusals(url, client):
+    # The key in Authorization is the end user's token there, and no gateway's key.
+    expect_problem(authorize.sync("api", client=client), 403, "forbidden")
+    unknown = CheckManyRequest(checks=[FilterCheck(filter_="nowhere", item="a")])
+    problem = check_many.sync(client=client, body=unknown)
+    problem = expect_problem(problem, 404, "unknown-filter")
+    assert problem.errors[0].pointer == "/checks/0/filter", problem
     check = CheckRequest(item="ann@x.com")
     stranger = connect(url, "bg_no-such-key")
     answer = check_item.sync(FILTER, client=stranger, body=check)
