@@ -24,6 +24,7 @@ pub mod routes;
 pub mod serve;
 #[cfg(test)]
 mod tests;
+pub mod token;
 pub mod wire;
 pub mod wire_filters;
 pub mod wire_many;

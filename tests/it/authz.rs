@@ -179,6 +179,30 @@ async fn no_token_and_no_claim_is_told_even_when_everything_is_logged() {
     }
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_filter_that_is_not_declared_is_told_at_the_start_and_keeps_everybody_out_until_it_is_made()
+ {
+    let config = format!("{CONFIG}[authz.later]\nsub = \"made-later\"\n");
+    let service = Launch::new().config(&config).start().await;
+    assert!(service.logs().contains("made-later"), "{}", service.logs());
+    let ask = async || {
+        let request = service.request(Method::GET, "/authz/later");
+        let request = request.bearer_auth(token(&json!({"sub": "ann"})));
+        Answer::read(request.send().await.unwrap()).await.unwrap()
+    };
+    eventually("the filters are known", DEADLINE, async || {
+        let answer = ask().await;
+        answer.expect_problem(403, "undecided");
+        let description = service.get("/v1/filters/made-later").await;
+        (description.status == 404).then_some(())
+    })
+    .await;
+    let made = json!({"profile": "text", "capacity": 1000, "false_positive_rate": 0.01});
+    let made = service.put("/v1/filters/made-later", &made).await;
+    made.expect_status(201);
+    assert_eq!(ask().await.status, 200);
+}
+
 /// The head of an answer without a body.
 async fn head(connection: &mut tokio::net::TcpStream) -> String {
     let mut head = Vec::new();

@@ -4,6 +4,7 @@
 //! path and query on, and may pass the body: none of them is looked at, and what stands behind the
 //! name in the path counts for nothing.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use axum::Extension;
@@ -14,7 +15,7 @@ use axum::response::{IntoResponse, Response};
 
 use crate::http::AppState;
 use crate::http::access::Admitted;
-use crate::http::bearer::{TokenFault, claims};
+use crate::http::bearer::{BearerError, claims};
 use crate::http::body::pass_over;
 use crate::http::problem::Problem;
 use crate::http::problem_kind::ProblemKind;
@@ -97,19 +98,17 @@ fn no_policy() -> Problem {
     )
 }
 
-fn no_claims(fault: TokenFault) -> Problem {
-    match fault {
+fn no_claims(error: BearerError) -> Problem {
+    let why = error.to_string();
+    match error {
         // RFC 6750 §3.1: whoever brings no token gets a challenge without an error code.
-        TokenFault::Absent => Problem::new(
-            ProblemKind::MissingToken,
-            "the request has no token; it is sent as Authorization: Bearer",
-        )
-        .with_challenge(HeaderValue::from_static("Bearer")),
-        TokenFault::Invalid(why) => invalid_token(why),
+        BearerError::Absent => Problem::new(ProblemKind::MissingToken, why)
+            .with_challenge(HeaderValue::from_static("Bearer")),
+        BearerError::TwoHeaders | BearerError::Token(_) => invalid_token(why),
     }
 }
 
-fn invalid_token(why: &'static str) -> Problem {
+fn invalid_token(why: impl Into<Cow<'static, str>>) -> Problem {
     Problem::new(ProblemKind::InvalidToken, why)
         .with_challenge(HeaderValue::from_static("Bearer error=\"invalid_token\""))
 }
