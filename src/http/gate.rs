@@ -98,11 +98,11 @@ impl<S> Layer<S> for GateLayer {
 }
 
 impl GateLayer {
-    /// Lets one request pass, or not, to `handle`.
+    /// Lets one request pass, or not, to `handle`, which is told for whom.
     pub(super) async fn pass<F>(
         &self,
         request: Request,
-        handle: impl FnOnce(Request) -> F,
+        handle: impl FnOnce(Request, Admitted) -> F,
     ) -> Response
     where
         F: Future<Output = Response>,
@@ -137,7 +137,9 @@ where
         // The clone takes the place of the one that was polled ready.
         let next = self.inner.clone();
         let inner = std::mem::replace(&mut self.inner, next);
-        let handle = |request| async move {
+        let handle = |mut request: Request, admitted| async move {
+            // For what a handler alone knows of: filters that are named in a body, or listed.
+            request.extensions_mut().insert(admitted);
             let mut inner = inner;
             match inner.call(request).await {
                 Ok(response) => response.into_response(),
@@ -157,7 +159,11 @@ struct Gate {
 }
 
 impl Gate {
-    async fn pass<F>(&self, mut request: Request, handle: impl FnOnce(Request) -> F) -> Response
+    async fn pass<F>(
+        &self,
+        request: Request,
+        handle: impl FnOnce(Request, Admitted) -> F,
+    ) -> Response
     where
         F: Future<Output = Response>,
     {
@@ -171,11 +177,7 @@ impl Gate {
         let admitted = self.admit(&request);
         let key_id = admitted.as_ref().ok().cloned();
         let mut response = match admitted {
-            Ok(admitted) => {
-                // For what a handler alone knows of: filters that are named in a body, or listed.
-                request.extensions_mut().insert(admitted);
-                self.answer(request, handle, &id).await
-            }
+            Ok(admitted) => self.answer(|| handle(request, admitted), &id).await,
             Err(problem) => {
                 let (parts, body) = request.into_parts();
                 refuse(problem, &parts.headers, body).await.into_response()
@@ -214,17 +216,12 @@ impl Gate {
     }
 
     /// What the handler answers; a problem when it panics or takes too long.
-    async fn answer<F>(
-        &self,
-        request: Request,
-        handle: impl FnOnce(Request) -> F,
-        id: &RequestId,
-    ) -> Response
+    async fn answer<F>(&self, handle: impl FnOnce() -> F, id: &RequestId) -> Response
     where
         F: Future<Output = Response>,
     {
         // The call itself is inside, for a handler may panic before its future is made.
-        let handled = AssertUnwindSafe(async move { handle(request).await }).catch_unwind();
+        let handled = AssertUnwindSafe(async move { handle().await }).catch_unwind();
         let handled = match self.deadline {
             None => Ok(handled.await),
             Some(deadline) => tokio::time::timeout(deadline, handled).await,

@@ -118,7 +118,7 @@ where
         };
         let request = request.map(Body::new);
         Either::Left(Box::pin(async move {
-            let handle = |request| answer(hot, filter, state, request);
+            let handle = |request, _| answer(hot, filter, state, request);
             Ok(gate.pass(request, handle).await)
         }))
     }
