@@ -75,6 +75,10 @@ fn fill_ratio(sizing: &Sizing, ones: u64) -> f64 {
     ones as f64 / sizing.bit_count() as f64
 }
 
+/// Items of one filter on their way into it, hashed under its key: at most [`GROUP_ITEMS`].
+#[derive(Debug, Default)]
+pub struct Group(Vec<ItemHash>);
+
 impl BloomFilter {
     /// An empty filter. Takes [`Sizing::memory_bytes`] of memory, and no time that grows with it.
     ///
@@ -134,20 +138,39 @@ impl BloomFilter {
         I: IntoIterator,
         I::Item: AsRef<[u8]>,
     {
-        self.for_each_group(items, |group| {
-            // An atomic OR waits for its word alone; reading first brings the words of the whole
-            // group into the cache side by side.
-            let missing: [bool; GROUP_ITEMS] = std::array::from_fn(|index| {
-                group
-                    .get(index)
-                    .is_some_and(|&hash| !self.all_bits_set(hash))
-            });
-            for (&hash, missing) in group.iter().zip(missing) {
-                if missing {
-                    self.set_bits(hash);
-                }
-            }
+        self.for_each_group(items, |group| self.add_group(group));
+    }
+
+    /// Adds an item that comes in a row of many: when its turn comes is for the group, which is
+    /// given to every call and to [`end_group`](Self::end_group) at last. Until then it may not be
+    /// in the filter.
+    pub fn add_to_group(&self, canonical: &[u8], group: &mut Group) {
+        group.0.push(self.key.hash(canonical));
+        if group.0.len() == GROUP_ITEMS {
+            self.end_group(group);
+        }
+    }
+
+    /// Adds what is left in the group.
+    pub fn end_group(&self, group: &mut Group) {
+        self.add_group(&group.0);
+        group.0.clear();
+    }
+
+    /// Adds at most [`GROUP_ITEMS`].
+    fn add_group(&self, group: &[ItemHash]) {
+        // An atomic OR waits for its word alone; reading first brings the words of the whole group
+        // into the cache side by side.
+        let missing: [bool; GROUP_ITEMS] = std::array::from_fn(|index| {
+            group
+                .get(index)
+                .is_some_and(|&hash| !self.all_bits_set(hash))
         });
+        for (&hash, missing) in group.iter().zip(missing) {
+            if missing {
+                self.set_bits(hash);
+            }
+        }
     }
 
     /// True when all bits of the item are set: it may have been added. False: it never was. O(k).

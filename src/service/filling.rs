@@ -11,6 +11,7 @@ use jiff::{SignedDuration, Timestamp};
 use super::feed::Feed;
 use super::generation::Generation;
 use super::ports::RowSink;
+use crate::filter::bloom::Group;
 
 /// Rows between two reports of how far the load has come.
 const ROWS_A_REPORT: u64 = 1_024;
@@ -37,7 +38,8 @@ impl FeedOf {
 
 /// Sets the rows of one load.
 pub struct Filling {
-    generations: Vec<Arc<Generation>>,
+    /// Each with the rows that are on their way into it.
+    generations: Vec<(Arc<Generation>, Group)>,
     feed: FeedOf,
     leeway: SignedDuration,
     /// Rows that expire before this are forgotten.
@@ -57,7 +59,10 @@ impl Filling {
             feed.of(generation).load_begins();
         }
         Self {
-            generations,
+            generations: generations
+                .into_iter()
+                .map(|generation| (generation, Group::default()))
+                .collect(),
             feed,
             leeway,
             forget_before: Timestamp::MIN,
@@ -68,15 +73,20 @@ impl Filling {
         }
     }
 
-    /// Ends the filling, and gives the generations that were filled and the rows that came.
+    /// Ends the filling, and gives the generations that were filled and the rows that came. Only
+    /// now is every row in their bits.
     #[must_use]
-    pub fn finish(mut self) -> (Vec<Arc<Generation>>, u64) {
+    pub fn finish(self) -> (Vec<Arc<Generation>>, u64) {
         self.report();
-        (std::mem::take(&mut self.generations), self.done)
+        let filled = self.generations.into_iter().map(|(generation, mut group)| {
+            generation.bloom.end_group(&mut group);
+            generation
+        });
+        (filled.collect(), self.done)
     }
 
     fn report(&self) {
-        for generation in &self.generations {
+        for (generation, _) in &self.generations {
             let rows = &self.feed.of(generation).rows;
             rows.done.store(self.done, Ordering::Relaxed);
             rows.blank.store(self.blank, Ordering::Relaxed);
@@ -88,7 +98,7 @@ impl Filling {
 
 impl RowSink for Filling {
     fn begin(&mut self, rows_expected: u64, database_now: Timestamp) {
-        for generation in &self.generations {
+        for (generation, _) in &self.generations {
             let rows = &self.feed.of(generation).rows;
             rows.expected.store(rows_expected, Ordering::Relaxed);
         }
@@ -103,7 +113,7 @@ impl RowSink for Filling {
             self.report();
         }
         // All of them are of one filter, and a filter has one profile while the process runs.
-        let Some(first) = self.generations.first() else {
+        let Some((first, _)) = self.generations.first() else {
             return;
         };
         let Some(canonical) = item.and_then(|item| first.declaration.profile.canonicalize(item))
@@ -116,12 +126,12 @@ impl RowSink for Filling {
             return;
         }
         self.odd += u64::from(canonical.odd);
-        for generation in &self.generations {
+        for (generation, group) in &mut self.generations {
             if matches!(self.feed, FeedOf::Source(_)) {
                 let askable = &self.feed.of(generation).askable;
                 askable.took(item.unwrap_or_default(), &canonical.bytes);
             }
-            generation.bloom.add(&canonical.bytes);
+            generation.bloom.add_to_group(&canonical.bytes, group);
         }
     }
 }
