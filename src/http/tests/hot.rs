@@ -32,6 +32,8 @@ fn sorted(headers: &HeaderMap) -> Vec<(String, Vec<u8>)> {
         (name.to_string(), value.as_bytes().to_vec())
     };
     let mut sorted: Vec<_> = headers.iter().map(pair).collect();
+    // The router knows the length of a body before the server does, which sends it in any case.
+    sorted.retain(|(name, _)| name != "content-length");
     sorted.sort();
     sorted
 }
