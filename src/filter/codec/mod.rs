@@ -82,7 +82,7 @@ const MAGIC: [u8; 8] = *b"\x89bloom\r\n";
 /// Magic, version and length of the head.
 const PREFIX_BYTES: usize = 16;
 /// The count of ones and the MAC.
-const TAIL_BYTES: u64 = 8 + 32;
+const TAIL_BYTES: usize = 8 + 32;
 /// How many bytes of words have a MAC of their own. A part of the format.
 const SEGMENT_BYTES: u64 = 4 << 20;
 /// Bytes that are read at a time, so that whoever looks at them next finds them in the second cache.
@@ -301,9 +301,9 @@ impl<R: ReadAt> SnapshotReader<R> {
 
     /// Reads what follows the segments, and gives the number of ones if all is in order.
     fn finish(&self, key: &HashKey, segments: &[Segment]) -> Result<u64, CodecError> {
-        let mut tail = [0; TAIL_BYTES as usize];
+        let mut tail = [0; TAIL_BYTES];
         let end = self.snapshot_bytes();
-        read_exact_at(&self.reader, &mut tail, end - TAIL_BYTES)?;
+        read_exact_at(&self.reader, &mut tail, end - TAIL_BYTES as u64)?;
         let (written_ones, written_mac) = tail.split_at(8);
         let last_word = segments.last().map_or([0; 8], |last| last.last_word);
         let mut mac = key.snapshot_mac();
@@ -389,7 +389,7 @@ fn with_prefix(head: &[u8]) -> Result<Vec<u8>, CodecError> {
 
 /// Of numbers within the bounds of [`Sizing`](super::sizing::Sizing), below 2^53.
 fn snapshot_bytes(prefix: &[u8], head: &SnapshotHead) -> u64 {
-    prefix.len() as u64 + head.sizing.memory_bytes() + TAIL_BYTES
+    prefix.len() as u64 + head.sizing.memory_bytes() + TAIL_BYTES as u64
 }
 
 fn within(limit_bytes: u64, found_bytes: u64) -> Result<(), CodecError> {
