@@ -72,15 +72,14 @@ impl SharedBits {
     /// When the system refuses the memory, and what `fill` fails with.
     pub(super) fn filled<T: Send, E: From<AllocationError> + Send>(
         bit_count: u64,
-        segment_bytes: u64,
+        segment_bytes: usize,
         fill: impl Fn(u64, &mut [u8]) -> Result<T, E> + Sync,
     ) -> Result<(Self, Vec<T>), E> {
         let mut bits = Self::zeroed(bit_count)?;
-        let word_bytes = u64::from(u64::BITS / 8);
-        let segment_words = usize::try_from(segment_bytes / word_bytes).unwrap_or(usize::MAX);
+        let segment_words = segment_bytes / size_of::<u64>();
         let segments = bits.0.as_raw_mut_slice().par_chunks_mut(segment_words);
         let filled = segments.enumerate().map(|(number, words)| {
-            let filled = fill(number as u64 * segment_bytes, words.as_mut_bytes())?;
+            let filled = fill((number * segment_bytes) as u64, words.as_mut_bytes())?;
             for word in words {
                 let word = word.get_mut();
                 *word = u64::from_le(*word);
@@ -207,12 +206,12 @@ mod tests {
             let segment_bytes = 1 << 12;
             let (filled, offsets) =
                 SharedBits::filled(bit_count, segment_bytes, |offset, words| {
-                    words.copy_from_slice(&bytes[offset as usize..][..words.len()]);
+                    words
+                        .copy_from_slice(&bytes[usize::try_from(offset).unwrap()..][..words.len()]);
                     Ok::<u64, AllocationError>(offset)
                 })
                 .unwrap();
-            let segments = sizing::memory_bytes(bit_count).div_ceil(segment_bytes);
-            let in_order = (0..segments).map(|number| number * segment_bytes);
+            let in_order = (0..bytes.len() as u64).step_by(segment_bytes);
             assert!(offsets.into_iter().eq(in_order));
             assert_eq!(filled.recount(), bits.recount());
             assert!(positions.iter().all(|position| filled.get(*position)));

@@ -27,7 +27,7 @@ fn seal(bytes: &mut [u8]) {
     let words_at = words_at(body).min(ones_at);
     let mut whole = key().snapshot_mac();
     whole.update(&body[..words_at]);
-    for words in body[words_at..ones_at].chunks(SEGMENT_BYTES as usize) {
+    for words in body[words_at..ones_at].chunks(SEGMENT_BYTES) {
         whole.update(
             key()
                 .snapshot_segment_mac()
@@ -50,8 +50,8 @@ fn segments_in_another_order_are_refused() {
     filter.add(b"item");
     let mut bytes = snapshot_of(&label(), &filter);
     let words_at = words_at(&bytes);
-    let segments = &mut bytes[words_at..][..2 * SEGMENT_BYTES as usize];
-    let (first, second) = segments.split_at_mut(SEGMENT_BYTES as usize);
+    let segments = &mut bytes[words_at..][..2 * SEGMENT_BYTES];
+    let (first, second) = segments.split_at_mut(SEGMENT_BYTES);
     assert!(first != second, "an item has its bits everywhere");
     first.swap_with_slice(second);
     let refused = read(&*bytes, key(), bytes.len() as u64).unwrap_err();

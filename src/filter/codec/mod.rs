@@ -84,7 +84,7 @@ const PREFIX_BYTES: usize = 16;
 /// The count of ones and the MAC.
 const TAIL_BYTES: usize = 8 + 32;
 /// How many bytes of words have a MAC of their own. A part of the format.
-const SEGMENT_BYTES: u64 = 4 << 20;
+const SEGMENT_BYTES: usize = 4 << 20;
 /// Bytes that are read at a time, so that whoever looks at them next finds them in the second cache.
 const PART_BYTES: usize = 1 << 18;
 
@@ -263,10 +263,11 @@ impl<R: ReadAt> SnapshotReader<R> {
     pub fn verify(self, key: &HashKey) -> Result<(), CodecError> {
         self.expect_of_use(key)?;
         let words_bytes = self.head.sizing.memory_bytes();
-        let segments = (0..words_bytes.div_ceil(SEGMENT_BYTES)).into_par_iter();
+        let segment_bytes = SEGMENT_BYTES as u64;
+        let segments = (0..words_bytes.div_ceil(segment_bytes)).into_par_iter();
         let segments = segments.map(|number| {
-            let begin = number * SEGMENT_BYTES;
-            let end = words_bytes.min(begin + SEGMENT_BYTES);
+            let begin = number * segment_bytes;
+            let end = words_bytes.min(begin + segment_bytes);
             let mut segment = Segment::new(key);
             let mut part = vec![0; PART_BYTES];
             for offset in (begin..end).step_by(PART_BYTES) {
@@ -339,7 +340,7 @@ impl<R: ReadAt> SnapshotReader<R> {
 /// What is kept of a segment on its way out or in.
 struct Segment {
     mac: blake3::Hasher,
-    bytes: u64,
+    bytes: usize,
     ones: u64,
     last_word: [u8; 8],
 }
@@ -357,7 +358,7 @@ impl Segment {
     /// Takes the next words.
     fn take(&mut self, words: &[u8]) {
         self.mac.update(words);
-        self.bytes += words.len() as u64;
+        self.bytes += words.len();
         self.ones += count_ones(words);
         if let Some(last) = words.last_chunk() {
             self.last_word = *last;
