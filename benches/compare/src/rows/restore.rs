@@ -21,10 +21,15 @@ pub(crate) fn measure(stage: &Stage, table: &mut Table) -> anyhow::Result<()> {
         cat(&file)?;
         reads.push(cat(&file)?);
         let mut bloomgate = copy.launch.spawn(stage)?;
-        let live = bloomgate
+        bloomgate
             .client
             .wait_for_ok("/readyz", bloomgate.begun, START_DEADLINE)?;
-        let described = bloomgate.describe(FILTER)?;
+        // A filter that was taken back is ready, and stale until the store was asked.
+        let mut described = bloomgate.describe(FILTER)?;
+        while described["state"] != "live" && bloomgate.begun.elapsed() < START_DEADLINE {
+            described = bloomgate.describe(FILTER)?;
+        }
+        let live = bloomgate.begun.elapsed();
         let items = described["estimated_cardinality"]
             .as_f64()
             .unwrap_or_default();
