@@ -5,7 +5,10 @@
 //! fresh memory is ready several times sooner. Where the system gives them only to who asks
 //! (`madvise`, the usual setting), the allocator of glibc 2.35 and later asks on our behalf; but it
 //! reads that wish from the environment alone, at the very start of a program. So the program
-//! replaces itself once, with the wish put down: same process, same arguments.
+//! replaces itself, with the wish put down: same process, same arguments. Before glibc 2.37 about
+//! one wish in four goes unheard, for it compares the system's setting with what else happens to
+//! lie on its stack. So the program looks whether it was heard, and asks again a few times; each
+//! time takes some milliseconds.
 //!
 //! This module must not know what the memory is for. Nothing depends on it: without huge pages
 //! everything is as it was, and slower.
@@ -20,6 +23,11 @@ const TUNABLES: &str = "GLIBC_TUNABLES";
 const TUNABLE: &str = "glibc.malloc.hugetlb";
 /// When the system gives huge pages: the setting that holds stands in brackets.
 const SETTING: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
+/// What lies where in the memory of this process.
+const MEMORY: &str = "/proc/self/smaps";
+/// How often to ask before the program goes on without. Each is in the environment of the next, so
+/// that they can be counted.
+const MAX_WISHES: usize = 8;
 
 /// Starts this program anew in this process, asking for huge pages, where that changes anything.
 /// Comes back otherwise, and when it cannot. To be called before anything was begun.
@@ -28,7 +36,8 @@ pub fn ask() {
         return;
     }
     let setting = std::fs::read_to_string(SETTING).unwrap_or_default();
-    let Some(tunables) = wish(&setting, std::env::var_os(TUNABLES)) else {
+    let was_heard = || was_heard(&std::fs::read_to_string(MEMORY).unwrap_or_default());
+    let Some(tunables) = wish(&setting, std::env::var_os(TUNABLES), was_heard) else {
         return;
     };
     let Ok(program) = std::env::current_exe() else {
@@ -43,21 +52,37 @@ pub fn ask() {
     let _refused = again.args(arguments).env(TUNABLES, tunables).exec();
 }
 
-/// The tunables to start with anew; none where the system does not wait to be asked, or the caller
-/// has said already what is wanted.
-fn wish(setting: &str, tunables: Option<OsString>) -> Option<OsString> {
+/// The tunables to start with anew; none where the system does not wait to be asked, the caller
+/// has said already what is wanted, or enough was asked.
+fn wish(
+    setting: &str,
+    tunables: Option<OsString>,
+    was_heard: impl FnOnce() -> bool,
+) -> Option<OsString> {
     if !setting.contains("[madvise]") {
         return None;
     }
+    let wish = format!("{TUNABLE}=1");
     let mut tunables = tunables.unwrap_or_default();
-    if tunables.to_string_lossy().contains(TUNABLE) {
+    let told = tunables.to_string_lossy();
+    let wishes = told.split(':').filter(|told| *told == wish).count();
+    let is_told_otherwise = told.matches(TUNABLE).count() > wishes;
+    if is_told_otherwise || wishes >= MAX_WISHES || (wishes > 0 && was_heard()) {
         return None;
     }
     if !tunables.is_empty() {
         tunables.push(OsStr::new(":"));
     }
-    tunables.push(format!("{TUNABLE}=1"));
+    tunables.push(wish);
     Some(tunables)
+}
+
+/// Whether the allocator asks for huge pages, by what lies where in memory (`proc(5)`, "smaps"):
+/// then it has asked for its heap as well, which has the flag `hg`.
+fn was_heard(memory: &str) -> bool {
+    let heap = memory.lines().skip_while(|line| !line.ends_with("[heap]"));
+    let flags = heap.filter_map(|line| line.strip_prefix("VmFlags:")).next();
+    flags.is_some_and(|flags| flags.split_whitespace().any(|flag| flag == "hg"))
 }
 
 #[cfg(test)]
@@ -65,26 +90,53 @@ mod tests {
     use super::*;
 
     const ON_REQUEST: &str = "always [madvise] never\n";
+    const ONCE: &str = "glibc.malloc.hugetlb=1";
+
+    fn asked(tunables: Option<&str>, was_heard: bool) -> Option<OsString> {
+        wish(ON_REQUEST, tunables.map(OsString::from), || was_heard)
+    }
 
     #[test]
     fn huge_pages_are_asked_for_beside_what_is_set_already() {
-        let asked = |tunables: Option<&str>| wish(ON_REQUEST, tunables.map(OsString::from));
-        assert_eq!(asked(None).unwrap(), "glibc.malloc.hugetlb=1");
-        assert_eq!(asked(Some("")).unwrap(), "glibc.malloc.hugetlb=1");
-        let more = asked(Some("glibc.malloc.arena_max=2")).unwrap();
+        assert_eq!(asked(None, false).unwrap(), ONCE);
+        assert_eq!(asked(Some(""), false).unwrap(), ONCE);
+        let more = asked(Some("glibc.malloc.arena_max=2"), false).unwrap();
         assert_eq!(more, "glibc.malloc.arena_max=2:glibc.malloc.hugetlb=1");
     }
 
     #[test]
-    fn nobody_asks_twice_nor_against_the_callers_wish_nor_where_it_changes_nothing() {
-        let once = wish(ON_REQUEST, None).unwrap();
-        assert_eq!(wish(ON_REQUEST, Some(once)), None);
-        assert_eq!(
-            wish(ON_REQUEST, Some("glibc.malloc.hugetlb=0".into())),
-            None
-        );
-        for setting in ["[always] madvise never", "always madvise [never]", ""] {
-            assert_eq!(wish(setting, None), None, "{setting}");
+    fn who_was_not_heard_asks_again_and_not_for_ever() {
+        assert_eq!(asked(Some(ONCE), true), None);
+        let mut tunables = OsString::from(ONCE);
+        for wishes in 2..=MAX_WISHES {
+            tunables = asked(tunables.to_str(), false).unwrap();
+            let told = tunables.to_str().unwrap();
+            assert_eq!(told.matches(ONCE).count(), wishes, "{told}");
         }
+        assert_eq!(asked(tunables.to_str(), false), None);
+    }
+
+    #[test]
+    fn nobody_asks_against_the_callers_wish_nor_where_it_changes_nothing() {
+        for told in ["glibc.malloc.hugetlb=0", "glibc.malloc.hugetlb=2"] {
+            assert_eq!(asked(Some(told), false), None, "{told}");
+        }
+        for setting in ["[always] madvise never", "always madvise [never]", ""] {
+            assert_eq!(wish(setting, None, || false), None, "{setting}");
+        }
+    }
+
+    #[test]
+    fn it_is_heard_where_the_heap_and_not_another_mapping_has_the_flag() {
+        let memory = |heap: &str, other: &str| {
+            format!(
+                "55d0-55d1 r--p 00000000 fe:00 1   /usr/bin/bloomgate\nVmFlags: rd mr {other}\n\
+                 55d2-55d3 rw-p 00000000 00:00 0   [heap]\nSize: 2048 kB\nVmFlags: rd wr {heap}\n\
+                 7f67-7f68 rw-p 00000000 00:00 0 \nVmFlags: rd wr {other}\n"
+            )
+        };
+        assert!(was_heard(&memory("mr ac hg ", "me")));
+        assert!(!was_heard(&memory("mr ac ", "hg")));
+        assert!(!was_heard(""));
     }
 }
