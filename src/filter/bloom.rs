@@ -129,7 +129,9 @@ impl BloomFilter {
     /// True when at least one bit was new: the item had not been added. False tells only that all
     /// its bits were set. Of threads that add one item at once, several may be told true.
     pub fn add(&self, canonical: &[u8]) -> bool {
-        self.set_bits(self.key.hash(canonical)) > 0
+        let new_bits = self.set_bits(self.key.hash(canonical));
+        self.count_ones(new_bits);
+        new_bits > 0
     }
 
     /// Adds each item as [`add`](Self::add) does, with the cache misses of a group overlapping.
@@ -166,11 +168,9 @@ impl BloomFilter {
                 .get(index)
                 .is_some_and(|&hash| !self.all_bits_set(hash))
         });
-        for (&hash, missing) in group.iter().zip(missing) {
-            if missing {
-                self.set_bits(hash);
-            }
-        }
+        let of_missing = group.iter().zip(missing).filter(|(_, missing)| *missing);
+        let new_bits = of_missing.map(|(&hash, _)| self.set_bits(hash)).sum();
+        self.count_ones(new_bits);
     }
 
     /// True when all bits of the item are set: it may have been added. False: it never was. O(k).
@@ -210,16 +210,18 @@ impl BloomFilter {
         hash.probes(self.sizing.bit_count(), self.sizing.hash_count())
     }
 
-    /// Sets the bits of an item and gives how many were new.
+    /// Sets the bits of an item and gives how many were new, which are to be counted.
     fn set_bits(&self, hash: ItemHash) -> u64 {
-        let new_bits = self
-            .probes(hash)
+        self.probes(hash)
             .map(|position| u64::from(self.bits.set(position)))
-            .sum();
+            .sum()
+    }
+
+    /// Once a group and not once an item: threads that add at once wait for this word.
+    fn count_ones(&self, new_bits: u64) {
         if new_bits > 0 {
             self.ones.fetch_add(new_bits, Ordering::Relaxed);
         }
-        new_bits
     }
 
     /// Reads all bits of an item, whatever the first ones say: without a branch between them the

@@ -92,7 +92,8 @@ impl Loader {
             let (outcome, took) = self.timed(load).await;
             match outcome {
                 Ok(cut) => {
-                    self.log_loaded(FeedOf::Store, filling, took.seconds);
+                    let (generations, rows) = filling.finish().await;
+                    self.log_loaded(FeedOf::Store, &generations, rows, took.seconds);
                     return StoreLoaded {
                         generation,
                         epoch,
@@ -132,16 +133,15 @@ impl Loader {
     pub(super) fn log_loaded(
         &self,
         feed: FeedOf,
-        filling: Filling,
+        generations: &[Arc<Generation>],
+        rows: u64,
         seconds: f64,
-    ) -> Vec<Arc<Generation>> {
-        let (generations, rows) = filling.finish();
+    ) {
         if let Some(generation) = generations.first() {
             let (filter, feed) = (&self.filter, &feed.of(generation).name);
             crate::telemetry::record_load(filter.as_str(), feed, rows, seconds);
             tracing::info!(%filter, feed, rows, seconds, "loaded");
         }
-        generations
     }
 
     pub(super) fn log_failed(&self, feeds: &[&super::feed::Feed], error: &StoreError) {

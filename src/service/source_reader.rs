@@ -115,7 +115,9 @@ impl SourceReader {
                     Some(_) => self.source.followed_max_staleness,
                     None => self.source.max_staleness,
                 };
-                let generations = self.loader.log_loaded(feed, filling, took.seconds);
+                let (generations, rows) = filling.finish().await;
+                self.loader
+                    .log_loaded(feed, &generations, rows, took.seconds);
                 let now = self.service().clock.now();
                 for generation in generations {
                     let feed = feed.of(&generation);
@@ -127,7 +129,7 @@ impl SourceReader {
                 Ok(followed_from)
             }
             Err(error) => {
-                let (generations, _) = filling.finish();
+                let (generations, _) = filling.finish().await;
                 let feeds: Vec<_> = generations.iter().map(|of| feed.of(of)).collect();
                 self.loader.log_failed(&feeds, &error);
                 Err(())

@@ -24,7 +24,7 @@ pub use self::follow_sql::{FollowSql, FollowSqlError, FollowedTable};
 use self::look_up::LookUps;
 use super::postgres::errors::{Fault, within};
 use super::postgres::session::{STEP_LIMIT, close};
-use super::postgres::stream;
+use super::postgres::stream::{self, ItemFormat};
 use super::postgres::url::Target;
 use crate::service::cursor::Cursor;
 use crate::service::ports::{Candidate, Candidates, RowSink, Source, StoreError};
@@ -226,7 +226,7 @@ impl Source for PostgresSource {
         let mut transaction = stream::begin(&mut session, what).await?;
         let columns = self.columns(&mut transaction).await?;
         drop(transaction);
-        let rows = rows(&self.query, columns.len() > 1);
+        let rows = rows(&self.query, ItemFormat::Bytes, columns.len() > 1);
         let sample = look_up::sample(&mut session, what, &rows).await?;
         close(session).await;
         Ok(sample)
@@ -240,8 +240,11 @@ impl Source for PostgresSource {
         let cursor = self.cursor(&mut transaction).await?;
         // Looked at anew: the table may have changed since it was examined.
         let columns = self.columns(&mut transaction).await?;
-        let rows = rows(&self.query, columns.len() > 1);
-        stream::stream(&mut transaction, what, &rows, sink).await?;
+        let format = columns
+            .first()
+            .map_or(ItemFormat::Bytes, Column::item_format);
+        let rows = rows(&self.query, format, columns.len() > 1);
+        stream::stream(&mut transaction, what, &rows, format, sink).await?;
         drop(transaction);
         close(session).await;
         Ok(cursor)
@@ -283,16 +286,18 @@ impl Source for PostgresSource {
 }
 
 /// The query as item and expiry. As text, a char(n) is without its blanks.
-fn rows(query: &str, has_expiry: bool) -> String {
-    if has_expiry {
-        format!(
-            "SELECT source.item::pg_catalog.text, source.expiry::pg_catalog.timestamptz \
-             FROM ({query}\n) AS source (item, expiry)"
-        )
+fn rows(query: &str, item_format: ItemFormat, has_expiry: bool) -> String {
+    let item_type = match item_format {
+        ItemFormat::Bytes => "text",
+        ItemFormat::Uuid => "uuid",
+    };
+    let (expiry, columns) = if has_expiry {
+        ("source.expiry", "item, expiry")
     } else {
-        format!(
-            "SELECT source.item::pg_catalog.text, NULL::pg_catalog.timestamptz \
-             FROM ({query}\n) AS source (item)"
-        )
-    }
+        ("NULL", "item")
+    };
+    format!(
+        "SELECT source.item::pg_catalog.{item_type}, {expiry}::pg_catalog.timestamptz \
+         FROM ({query}\n) AS source ({columns})"
+    )
 }

@@ -317,7 +317,14 @@ impl Store for PostgresStore {
             continues(since, &cut, what)?;
         }
         let rows = follow::rows_of(filter, since);
-        stream::stream(&mut transaction, what, &rows, sink).await?;
+        stream::stream(
+            &mut transaction,
+            what,
+            &rows,
+            stream::ItemFormat::Bytes,
+            sink,
+        )
+        .await?;
         drop(transaction);
         session::close(session).await;
         Ok(cut)

@@ -6,7 +6,9 @@
 use std::time::Duration;
 
 use futures_util::{FutureExt as _, Stream, StreamExt as _};
+use jiff::Timestamp;
 use sqlx::{AssertSqlSafe, Connection as _, PgConnection, Postgres, Transaction};
+use uuid::Uuid;
 
 use super::errors::{Fault, classify, within};
 use super::session::{self, STEP_LIMIT, Scope, Settings};
@@ -29,6 +31,16 @@ const SETTINGS: Settings = &[
     // sqlx logs what the server notes, and a note can quote a row.
     ("client_min_messages", "error"),
 ];
+
+/// How the item of a row comes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ItemFormat {
+    /// Its own bytes, as those of `text` or `bytea`.
+    Bytes,
+    /// A `uuid`'s sixteen bytes, which stand for its text: the server would take longer to write it
+    /// and to send it.
+    Uuid,
+}
 
 /// A transaction that reads one cut.
 ///
@@ -64,8 +76,8 @@ pub(crate) async fn begin_with<'c>(
     Ok(transaction)
 }
 
-/// Streams `rows`, a query of two columns: the item as `text` or `bytea`, its expiry as
-/// `timestamptz`. `transaction` must come from [`begin`]; after an error it is of no use.
+/// Streams `rows`, a query of two columns: the item in its format, its expiry as `timestamptz`.
+/// `transaction` must come from [`begin`]; after an error it is of no use.
 ///
 /// # Errors
 /// [`StoreError::Incomplete`] when other rows came than were counted; else when the server
@@ -74,10 +86,58 @@ pub(crate) async fn stream(
     transaction: &mut PgConnection,
     what: &str,
     rows: &str,
+    item_format: ItemFormat,
     sink: &mut dyn RowSink,
 ) -> Result<(), StoreError> {
     let expected = count(transaction, what, rows, sink).await?;
-    copy(transaction, what, rows, expected, SILENCE_LIMIT, sink).await
+    let copy = format!("COPY ({rows}) TO STDOUT (FORMAT binary)");
+    let chunks = within(SILENCE_LIMIT, what, transaction.copy_out_raw(&copy)).await?;
+    match item_format {
+        ItemFormat::Bytes => receive(chunks, what, expected, SILENCE_LIMIT, sink).await,
+        ItemFormat::Uuid => {
+            let mut sink = UuidsAsText { sink, odd: 0 };
+            receive(chunks, what, expected, SILENCE_LIMIT, &mut sink).await?;
+            sink.finish(what)
+        }
+    }
+}
+
+/// Writes items that come as the bytes of a `uuid` as the server does.
+struct UuidsAsText<'a> {
+    sink: &'a mut dyn RowSink,
+    /// Items that were no sixteen bytes.
+    odd: u64,
+}
+
+impl UuidsAsText<'_> {
+    fn finish(&self, what: &str) -> Result<(), StoreError> {
+        match self.odd {
+            0 => Ok(()),
+            odd => {
+                let detail = format!("expected 16 bytes in its column of uuids, {odd} had others");
+                Err(Fault::Failed(detail).of(what))
+            }
+        }
+    }
+}
+
+impl RowSink for UuidsAsText<'_> {
+    fn begin(&mut self, rows_expected: u64, database_now: Timestamp) {
+        self.sink.begin(rows_expected, database_now);
+    }
+
+    fn row(&mut self, item: Option<&[u8]>, expires_at: Option<Timestamp>) {
+        let Some(item) = item else {
+            return self.sink.row(None, expires_at);
+        };
+        let Ok(uuid) = Uuid::from_slice(item) else {
+            self.odd += 1;
+            return;
+        };
+        let mut text = Uuid::encode_buffer();
+        let text = uuid.hyphenated().encode_lower(&mut text);
+        self.sink.row(Some(text.as_bytes()), expires_at);
+    }
 }
 
 /// Streams `rows` as [`stream`] does, of which there must be as many as `expected`: whoever calls
@@ -96,11 +156,7 @@ pub(crate) async fn copy(
 ) -> Result<(), StoreError> {
     let copy = format!("COPY ({rows}) TO STDOUT (FORMAT binary)");
     let chunks = within(patience, what, transaction.copy_out_raw(&copy)).await?;
-    let found = receive(chunks, what, expected, patience, sink).await?;
-    if found != expected {
-        return Err(incomplete(what, expected, found));
-    }
-    Ok(())
+    receive(chunks, what, expected, patience, sink).await
 }
 
 async fn count(
@@ -126,14 +182,14 @@ async fn count(
     Ok(expected)
 }
 
-/// Parses the stream to its end and gives the number of rows.
+/// Parses the stream to its end, which must have as many rows as expected.
 async fn receive(
     mut chunks: impl Stream<Item = Result<bytes::Bytes, sqlx::Error>> + Unpin,
     what: &str,
     expected: u64,
     patience: Duration,
     sink: &mut dyn RowSink,
-) -> Result<u64, StoreError> {
+) -> Result<(), StoreError> {
     let mut parser = CopyParser::<2>::new();
     let mut is_expiry_odd = false;
     while let Some(chunk) = next(&mut chunks, what, patience).await? {
@@ -154,7 +210,8 @@ async fn receive(
     }
     let rows = parser.rows();
     match parser.finish() {
-        Ok(rows) => Ok(rows),
+        Ok(rows) if rows == expected => Ok(()),
+        Ok(rows) => Err(incomplete(what, expected, rows)),
         Err(CopyError::Truncated { .. }) if rows != expected => {
             Err(incomplete(what, expected, rows))
         }

@@ -7,6 +7,7 @@ use sqlx::{Column as _, PgConnection};
 use crate::service::ports::StoreError;
 use crate::store::postgres::errors::{Fault, within};
 use crate::store::postgres::session::STEP_LIMIT;
+use crate::store::postgres::stream::ItemFormat;
 
 /// Types of the server whose text is the item as its owner knows it. `varchar` and `bpchar` are
 /// what SQL calls `character varying` and `character`.
@@ -69,6 +70,15 @@ impl Column {
     fn is_item(&self) -> bool {
         self.type_name == CASELESS_TEXT
             || (self.schema == SERVER_SCHEMA && ITEM_TYPES.contains(&self.type_name.as_str()))
+    }
+
+    /// How its values are best copied.
+    pub(super) fn item_format(&self) -> ItemFormat {
+        if self.schema == SERVER_SCHEMA && self.type_name == "uuid" {
+            ItemFormat::Uuid
+        } else {
+            ItemFormat::Bytes
+        }
     }
 
     fn is_expiry(&self) -> bool {
