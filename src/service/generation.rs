@@ -189,7 +189,8 @@ impl Generation {
     /// what was loaded in the same epoch of following.
     pub fn followed(&self, epoch: u64, cursor: &Arc<Cursor>, asked: Moment) {
         if self.loaded_in_epoch.load(Ordering::Relaxed) == epoch {
-            self.advance(cursor);
+            // Also from one segment into another: the store has said that nothing lies between.
+            self.advance_if(cursor, |own| own.timeline == cursor.timeline);
             self.store.followed.set(asked);
         }
     }
@@ -198,12 +199,15 @@ impl Generation {
     /// segment: to be said where all that was written since the load was written by this process.
     /// A cursor never goes back.
     pub fn advance(&self, cursor: &Arc<Cursor>) {
+        self.advance_if(cursor, |own| {
+            (own.timeline, own.segment) == (cursor.timeline, cursor.segment)
+        });
+    }
+
+    fn advance_if(&self, cursor: &Arc<Cursor>, continues: impl Fn(&Cursor) -> bool) {
         self.cursor.rcu(|own| {
-            let continues = own.as_ref().is_some_and(|own| {
-                (own.timeline, own.segment) == (cursor.timeline, cursor.segment)
-                    && own.next <= cursor.next
-            });
-            if continues {
+            let is_later = |own: &Cursor| own.next <= cursor.next && continues(own);
+            if own.as_ref().is_some_and(|own| is_later(own)) {
                 Some(Arc::clone(cursor))
             } else {
                 own.clone()

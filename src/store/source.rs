@@ -106,10 +106,13 @@ impl PostgresSource {
 
     /// The session that was kept, or a new one. To be kept again after what ended well.
     async fn session(&self) -> Result<PgConnection, StoreError> {
-        match self.session.lock().await.take() {
-            Some(session) => Ok(session),
-            None => self.target.connect().await,
+        if let Some(session) = self.session.lock().await.take() {
+            return Ok(session);
         }
+        let mut session = self.target.connect().await?;
+        // The server may have been started anew since.
+        self.prepare_cursor(&mut session).await?;
+        Ok(session)
     }
 
     /// Makes sure that a cursor can be given, as far as it can.

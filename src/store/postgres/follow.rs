@@ -12,7 +12,7 @@ use sqlx::{PgConnection, Row as _};
 use uuid::Uuid;
 
 use super::errors::{Fault, classify, within};
-use super::server::{TIMELINE, continues, cursor};
+use super::server::{SEGMENT, TIMELINE, continues, cursor};
 use super::session::STEP_LIMIT;
 use crate::service::cursor::Cursor;
 use crate::service::ports::{ChangeSink, FilterId, Place, Polled, Replica, StoreError};
@@ -31,12 +31,13 @@ fn poll_statement() -> String {
          SELECT NULL::uuid, NULL::bytea, {TIMELINE},
                 pg_catalog.pg_current_snapshot()::text,
                 (SELECT declarations FROM bloomgate.store),
-                EXISTS (SELECT FROM bloomgate.replica WHERE id = $1)
+                EXISTS (SELECT FROM bloomgate.replica WHERE id = $1), {SEGMENT},
+                EXISTS (SELECT FROM bloomgate.server_start WHERE segment = $6)
          UNION ALL
-         SELECT filter_id, item, NULL, NULL, NULL, NULL FROM bloomgate.item
+         SELECT filter_id, item, NULL, NULL, NULL, NULL, NULL, NULL FROM bloomgate.item
           WHERE xid >= $4::text::xid8
          UNION ALL
-         SELECT filter_id, item, NULL, NULL, NULL, NULL FROM bloomgate.item
+         SELECT filter_id, item, NULL, NULL, NULL, NULL, NULL, NULL FROM bloomgate.item
           WHERE xid = ANY ($5::text[]::xid8[])"
     )
 }
@@ -98,6 +99,7 @@ impl Follower {
             // Compared with null no row is written since.
             .bind(after.map(|cursor| cursor.next.0.to_string()))
             .bind(in_progress)
+            .bind(after.map(|cursor| cursor.segment.cast_signed()))
             .fetch(connection);
         let mut polled = None;
         loop {
@@ -117,14 +119,16 @@ impl Follower {
                     snapshot,
                     declarations,
                     is_on_record,
+                    segment,
+                    is_segment_known,
                 } => {
                     if !is_on_record {
                         let detail = "this process is not on record any more";
                         return Err(Fault::Unreachable(detail.to_owned()).of(what));
                     }
-                    let now = cursor(timeline, snapshot, what)?;
+                    let now = cursor(timeline, segment, snapshot, what)?;
                     if let Some(before) = after {
-                        continues(before, &now, what)?;
+                        continues(before, is_segment_known, &now, what)?;
                     }
                     polled = Some(Polled {
                         cursor: now,
@@ -147,6 +151,9 @@ enum Told<'r> {
         snapshot: &'r str,
         declarations: i64,
         is_on_record: bool,
+        segment: Option<i64>,
+        /// Whether that of the cursor before is on record.
+        is_segment_known: bool,
     },
 }
 
@@ -159,6 +166,8 @@ impl<'r> Told<'r> {
                 snapshot: row.try_get(3)?,
                 declarations: row.try_get(4)?,
                 is_on_record: row.try_get(5)?,
+                segment: row.try_get(6)?,
+                is_segment_known: row.try_get(7)?,
             },
         })
     }

@@ -9,11 +9,14 @@ use jiff::SignedDuration;
 use sqlx::PgConnection;
 
 use super::errors::within;
-use super::server::{TIMELINE, cursor};
+use super::server::{SEGMENT, TIMELINE, cursor};
 use super::session::STEP_LIMIT;
 use crate::service::ports::{FilterId, LookUp, Presence, StoreError};
 use crate::store::record::Settling;
 use crate::store::rows::{Digest, leeway_us};
+
+/// Timeline, segment, snapshot, whether what is not found is not there, and whether a row was found.
+type LookedUp = (Option<String>, Option<i64>, String, bool, bool);
 
 /// Looks for a row with this canonical digest that has not expired longer ago than `leeway`.
 ///
@@ -28,7 +31,7 @@ pub(super) async fn look_up(
     leeway: SignedDuration,
 ) -> Result<LookUp, StoreError> {
     let statement = format!(
-        "SELECT {TIMELINE}, pg_catalog.pg_current_snapshot()::text,
+        "SELECT {TIMELINE}, {SEGMENT}, pg_catalog.pg_current_snapshot()::text,
                 NOT pg_catalog.pg_is_in_recovery() AND EXISTS (
                     SELECT FROM bloomgate.filter
                      WHERE id = $1 AND canonical_forms = ARRAY[$2::text]
@@ -46,7 +49,7 @@ pub(super) async fn look_up(
         .bind(&settling.source_digests)
         .bind(&canonical_digest[..])
         .bind(leeway_us(leeway));
-    let (told, snapshot, settles, is_there): (Option<String>, String, bool, bool) =
+    let (told, segment, snapshot, settles, is_there): LookedUp =
         within(STEP_LIMIT, what, question.fetch_one(connection)).await?;
     Ok(LookUp {
         presence: match (is_there, settles) {
@@ -54,6 +57,6 @@ pub(super) async fn look_up(
             (false, true) => Presence::Absent,
             (false, false) => Presence::Unsettled,
         },
-        as_of: cursor(told.as_deref(), &snapshot, what)?,
+        as_of: cursor(told.as_deref(), segment, &snapshot, what)?,
     })
 }

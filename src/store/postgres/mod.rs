@@ -33,7 +33,7 @@ use self::connections::Connections;
 use self::errors::within;
 use self::follow::Follower;
 use self::notice::Notices;
-use self::server::{TIMELINE, continues, cursor, refuse_unfit, renew_marker};
+use self::server::{SEGMENT, TIMELINE, continues, cursor, refuse_unfit, renew_marker};
 use self::session::{STEP_LIMIT, Scope, Session, Settings};
 use self::url::Target;
 use super::record::{FilterRecord, Settling};
@@ -308,13 +308,18 @@ impl Store for PostgresStore {
         let mut transaction = stream::begin(&mut session, what).await?;
         session::set(&mut transaction, what, LOAD_SETTINGS, Scope::Transaction).await?;
         refuse_unfit(&mut transaction, what).await?;
-        let question = format!("SELECT {TIMELINE}, pg_current_snapshot()::text");
-        let question = sqlx::query_as(sqlx::AssertSqlSafe(question)).persistent(false);
-        let (timeline, snapshot): (Option<String>, String) =
+        let question = format!(
+            "SELECT {TIMELINE}, {SEGMENT}, pg_current_snapshot()::text,
+                    EXISTS (SELECT FROM bloomgate.server_start WHERE segment = $1)"
+        );
+        let question = sqlx::query_as(sqlx::AssertSqlSafe(question))
+            .bind(since.map(|cursor| cursor.segment.cast_signed()))
+            .persistent(false);
+        let (timeline, segment, snapshot, is_known): (Option<String>, Option<i64>, String, bool) =
             within(STEP_LIMIT, what, question.fetch_one(&mut *transaction)).await?;
-        let cut = cursor(timeline.as_deref(), &snapshot, what)?;
+        let cut = cursor(timeline.as_deref(), segment, &snapshot, what)?;
         if let Some(since) = since {
-            continues(since, &cut, what)?;
+            continues(since, is_known, &cut, what)?;
         }
         let rows = follow::rows_of(filter, since);
         stream::stream(

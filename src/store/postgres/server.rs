@@ -4,6 +4,10 @@
 //! crash (ids that were used and not logged), a promotion, or a restore. An UNLOGGED row is gone
 //! after each of these, and stays over a clean restart; beside it count the system identifier and
 //! the ids of database and table, which tell a dump that was restored elsewhere.
+//!
+//! A *segment* of it begins with each start of the server, and is on record. A copy of the data folder
+//! that was made while the server was stopped has all of the above; but whatever was followed after the
+//! copy was followed in a segment that the copy does not know.
 
 use sha2::{Digest as _, Sha256};
 use sqlx::PgConnection;
@@ -24,6 +28,11 @@ pub(super) const TIMELINE: &str = "
    FROM bloomgate.store AS known, bloomgate.marker AS marker,
         pg_catalog.pg_control_system() AS control)";
 
+/// The segment, as an expression for a statement; null where this start of the server is not on record.
+pub(super) const SEGMENT: &str = "
+(SELECT segment FROM bloomgate.server_start
+  WHERE started_at = pg_catalog.pg_postmaster_start_time())";
+
 /// The timeline that such an expression has told.
 pub(super) fn timeline(told: &str) -> Timeline {
     let digest: [u8; 32] = Sha256::digest(told).into();
@@ -41,12 +50,14 @@ pub(super) fn void(what: &str, detail: &str) -> StoreError {
     }
 }
 
-/// The cursor that a server has told: a timeline, and a `pg_snapshot` as text.
+/// The cursor that a server has told: a timeline, a segment, and a `pg_snapshot` as text.
 ///
 /// # Errors
-/// [`StoreError::CursorVoid`] when the marker is gone; else when the text is no snapshot.
+/// [`StoreError::CursorVoid`] when the marker is gone; [`StoreError::Unreachable`] when the start of
+/// the server is not on record yet; else when the text is no snapshot.
 pub(super) fn cursor(
     told_timeline: Option<&str>,
+    told_segment: Option<i64>,
     snapshot: &str,
     what: &str,
 ) -> Result<Cursor, StoreError> {
@@ -55,6 +66,11 @@ pub(super) fn cursor(
             what,
             "its marker is gone: the server has crashed, was promoted or restored",
         )
+    })?;
+    // A new session sees to it.
+    let segment = told_segment.ok_or_else(|| {
+        let detail = "its last start is not on record yet; trying again".to_owned();
+        Fault::Unreachable(detail).of(what)
     })?;
     let odd = || Fault::Failed("expected a snapshot, found something else".to_owned()).of(what);
     let mut parts = snapshot.split(':').skip(1);
@@ -67,21 +83,33 @@ pub(super) fn cursor(
         .collect::<Result<_, StoreError>>()?;
     Ok(Cursor {
         timeline: timeline(told),
-        segment: 0,
+        segment: segment.cast_unsigned(),
         next: Place(next.ok_or_else(odd)?),
         in_progress,
     })
 }
 
-/// Whether what was followed up to `before` can be followed on to `now`.
+/// Whether what was followed up to `before` can be followed on to `now`; `is_known` says whether the
+/// segment of `before` is on record.
 ///
 /// # Errors
 /// [`StoreError::CursorVoid`] when it cannot.
-pub(super) fn continues(before: &Cursor, now: &Cursor, what: &str) -> Result<(), StoreError> {
+pub(super) fn continues(
+    before: &Cursor,
+    is_known: bool,
+    now: &Cursor,
+    what: &str,
+) -> Result<(), StoreError> {
     if before.timeline != now.timeline {
         return Err(void(
             what,
             "it is another server or database, or has crashed, was promoted or restored",
+        ));
+    }
+    if !is_known {
+        return Err(void(
+            what,
+            "it was restored from a copy, or follows a start of the server that is not on record",
         ));
     }
     let oldest = |cursor: &Cursor| *cursor.in_progress.first().unwrap_or(&cursor.next);
@@ -91,7 +119,8 @@ pub(super) fn continues(before: &Cursor, now: &Cursor, what: &str) -> Result<(),
     Ok(())
 }
 
-/// Puts the marker where it is missing, so that a timeline begins.
+/// Puts the marker where it is missing, so that a timeline begins, and this start of the server on
+/// record, so that a segment does.
 ///
 /// # Errors
 /// When the statement fails.
@@ -105,7 +134,15 @@ pub(super) async fn renew_marker(
          SELECT true WHERE NOT EXISTS (SELECT FROM bloomgate.marker)
          ON CONFLICT DO NOTHING",
     );
-    within(STEP_LIMIT, what, renew.execute(connection)).await?;
+    within(STEP_LIMIT, what, renew.execute(&mut *connection)).await?;
+    let record = sqlx::query(
+        "INSERT INTO bloomgate.server_start (started_at)
+         SELECT pg_postmaster_start_time()
+          WHERE NOT EXISTS (SELECT FROM bloomgate.server_start
+                             WHERE started_at = pg_postmaster_start_time())
+         ON CONFLICT DO NOTHING",
+    );
+    within(STEP_LIMIT, what, record.execute(connection)).await?;
     Ok(())
 }
 
@@ -140,7 +177,7 @@ mod tests {
     use super::*;
 
     fn told(snapshot: &str) -> Cursor {
-        cursor(Some("here"), snapshot, "the store").unwrap()
+        cursor(Some("here"), Some(7), snapshot, "the store").unwrap()
     }
 
     #[test]
@@ -150,24 +187,31 @@ mod tests {
         assert_eq!(*read.in_progress, [Place(726), Place(728)]);
         assert!(told("731:731:").in_progress.is_empty());
         for odd in ["", "731", "731:x:", "1:2:x"] {
-            assert!(cursor(Some("here"), odd, "the store").is_err(), "{odd}");
+            assert!(cursor(Some("here"), Some(7), odd, "").is_err(), "{odd}");
         }
     }
 
     #[test]
     fn without_the_marker_there_is_no_cursor() {
-        let error = cursor(None, "731:731:", "the store").unwrap_err();
+        let error = cursor(None, Some(7), "731:731:", "the store").unwrap_err();
         assert!(matches!(error, StoreError::CursorVoid { .. }));
+    }
+
+    #[test]
+    fn before_the_start_of_the_server_is_on_record_nothing_is_known_and_nothing_lost() {
+        let error = cursor(Some("here"), None, "731:731:", "the store").unwrap_err();
+        assert!(matches!(error, StoreError::Unreachable { .. }));
     }
 
     #[test]
     fn what_has_gone_back_or_is_elsewhere_cannot_be_followed_on() {
         let before = told("726:731:726");
-        assert!(continues(&before, &told("726:731:726"), "").is_ok());
-        assert!(continues(&before, &told("731:740:"), "").is_ok());
-        assert!(continues(&before, &told("730:730:"), "").is_err());
-        assert!(continues(&before, &told("700:731:700"), "").is_err());
-        let elsewhere = cursor(Some("elsewhere"), "731:740:", "").unwrap();
-        assert!(continues(&before, &elsewhere, "").is_err());
+        assert!(continues(&before, true, &told("726:731:726"), "").is_ok());
+        assert!(continues(&before, true, &told("731:740:"), "").is_ok());
+        assert!(continues(&before, true, &told("730:730:"), "").is_err());
+        assert!(continues(&before, true, &told("700:731:700"), "").is_err());
+        let elsewhere = cursor(Some("elsewhere"), Some(7), "731:740:", "").unwrap();
+        assert!(continues(&before, true, &elsewhere, "").is_err());
+        assert!(continues(&before, false, &told("731:740:"), "").is_err());
     }
 }

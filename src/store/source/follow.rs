@@ -41,6 +41,8 @@ pub(super) struct Picture {
     cursor: Cursor,
     /// Below this changes may be gone.
     horizon: Place,
+    /// Whether the segment of the cursor that was given is on record.
+    is_continued: bool,
     /// The database's clock.
     pub(super) now: Timestamp,
     /// How many changes there are since the cursor that was given.
@@ -104,9 +106,12 @@ impl Subject {
         triggers: &[u8; 32],
         after: Option<&Cursor>,
     ) -> Result<Option<Picture>, StoreError> {
-        let changes = match after {
-            Some(after) => format!("SELECT pg_catalog.count(*) {}", self.changes_since(after)),
-            None => "SELECT 0::pg_catalog.int8".to_owned(),
+        let (changes, segment) = match after {
+            Some(after) => (
+                format!("SELECT pg_catalog.count(*) {}", self.changes_since(after)),
+                after.segment.cast_signed().to_string(),
+            ),
+            None => ("SELECT 0::pg_catalog.int8".to_owned(), "NULL".to_owned()),
         };
         let question = format!(
             "SELECT control.system_identifier, own.oid::pg_catalog.int8,
@@ -117,7 +122,10 @@ impl Subject {
                     pg_catalog.pg_snapshot_xmax(moment)::pg_catalog.text::pg_catalog.int8,
                     ARRAY(SELECT xip::pg_catalog.text::pg_catalog.int8
                             FROM pg_catalog.pg_snapshot_xip(moment) AS xip ORDER BY 1),
-                    pg_catalog.transaction_timestamp(), ({changes})
+                    pg_catalog.transaction_timestamp(), ({changes}),
+                    (SELECT segment FROM bloomgate_follow.server_start
+                      WHERE started_at = pg_catalog.pg_postmaster_start_time()),
+                    EXISTS (SELECT FROM bloomgate_follow.server_start WHERE segment = {segment})
                FROM pg_catalog.pg_current_snapshot() AS moment,
                     pg_catalog.pg_control_system() AS control,
                     pg_catalog.pg_database AS own, pg_catalog.pg_class AS changes
@@ -135,9 +143,21 @@ impl Subject {
         triggers: &[u8; 32],
         answer: PictureRow,
     ) -> Result<Option<Picture>, StoreError> {
-        let (cluster, database, table, file, marker, horizon, next, in_progress, now, changes) =
-            answer;
-        let (Some(marker), Some(horizon)) = (marker, horizon) else {
+        let (
+            cluster,
+            database,
+            table,
+            file,
+            marker,
+            horizon,
+            next,
+            in_progress,
+            now,
+            changes,
+            segment,
+            is_continued,
+        ) = answer;
+        let (Some(marker), Some(horizon), Some(segment)) = (marker, horizon, segment) else {
             return Ok(None);
         };
         let odd = |part: &str| Fault::Failed(format!("its {part} cannot be")).of(what);
@@ -157,7 +177,7 @@ impl Subject {
         Ok(Some(Picture {
             cursor: Cursor {
                 timeline,
-                segment: 0,
+                segment: segment.cast_unsigned(),
                 next: place(next)?,
                 in_progress: in_progress
                     .into_iter()
@@ -166,6 +186,7 @@ impl Subject {
             },
             horizon: place(horizon)?,
             now: now.moment().ok_or_else(|| odd("clock"))?,
+            is_continued,
             changes: u64::try_from(changes).map_err(|_| odd("number of changes"))?,
         }))
     }
@@ -211,6 +232,8 @@ type PictureRow = (
     Vec<i64>,
     PgTime,
     i64,
+    Option<i64>,
+    bool,
 );
 
 impl Picture {
@@ -226,6 +249,11 @@ impl Picture {
         if now.timeline != after.timeline {
             return Some(
                 "a trigger was changed, or the server has crashed, or is another than before",
+            );
+        }
+        if !self.is_continued {
+            return Some(
+                "it was restored from a copy, or follows a start of the server that is not on record",
             );
         }
         if now.next < after.next || oldest(now) < oldest(after) {
@@ -245,7 +273,7 @@ fn oldest(cursor: &Cursor) -> Place {
     cursor.in_progress.first().copied().unwrap_or(cursor.next)
 }
 
-/// Makes sure that there is a marker.
+/// Makes sure that there is a marker, and that this start of the server is on record.
 pub(super) async fn renew_marker(session: &mut PgConnection, what: &str) -> Result<(), StoreError> {
     let mut transaction = begin_write(session, what).await?;
     let renew = sqlx::query("SELECT bloomgate_follow.renew_marker()").persistent(false);
@@ -297,6 +325,7 @@ mod tests {
         Picture {
             cursor,
             horizon: Place(horizon),
+            is_continued: true,
             now: Timestamp::UNIX_EPOCH,
             changes: 0,
         }

@@ -19,6 +19,14 @@ CREATE UNLOGGED TABLE IF NOT EXISTS bloomgate_follow.marker (
     database pg_catalog.oid NOT NULL
 );
 
+-- The starts of the server. A copy of its files that was made while it was stopped has the marker and all,
+-- and is told apart by the starts that it does not know. One row a start.
+CREATE TABLE IF NOT EXISTS bloomgate_follow.server_start (
+    started_at pg_catalog.timestamptz PRIMARY KEY,
+    segment pg_catalog.int8 NOT NULL UNIQUE
+        DEFAULT pg_catalog.uuid_hash_extended(pg_catalog.gen_random_uuid(), 0)
+);
+
 -- Below this transaction id changes may have been deleted.
 CREATE TABLE IF NOT EXISTS bloomgate_follow.horizon (
     is_there pg_catalog.bool PRIMARY KEY DEFAULT true CHECK (is_there),
@@ -32,11 +40,16 @@ CREATE TABLE IF NOT EXISTS bloomgate_follow.sample (
     oldest pg_catalog.xid8 NOT NULL
 );
 
--- Called before each load. A marker that is new ends every cursor there is, so that what was
+-- Called by each new session that follows. A marker that is new ends every cursor there is, so that what was
 -- known of older transactions no longer counts.
 CREATE OR REPLACE FUNCTION bloomgate_follow.renew_marker() RETURNS pg_catalog.void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $function$
 BEGIN
+    INSERT INTO bloomgate_follow.server_start (started_at)
+    SELECT pg_postmaster_start_time()
+     WHERE NOT EXISTS (SELECT FROM bloomgate_follow.server_start
+                        WHERE started_at = pg_postmaster_start_time())
+        ON CONFLICT DO NOTHING;
     INSERT INTO bloomgate_follow.marker AS kept (id, cluster, database)
     SELECT gen_random_uuid(), control.system_identifier, own.oid
       FROM pg_control_system() AS control, pg_database AS own

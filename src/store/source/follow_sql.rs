@@ -212,7 +212,8 @@ CREATE OR REPLACE TRIGGER {trigger} AFTER INSERT OR UPDATE ON {table}
 ALTER TABLE {table} ENABLE ALWAYS TRIGGER {trigger};
 
 GRANT USAGE ON SCHEMA bloomgate_follow TO {role};
-GRANT SELECT ON bloomgate_follow.change, bloomgate_follow.marker, bloomgate_follow.horizon TO {role};
+GRANT SELECT ON bloomgate_follow.change, bloomgate_follow.marker, bloomgate_follow.horizon,
+    bloomgate_follow.server_start TO {role};
 GRANT EXECUTE ON FUNCTION bloomgate_follow.renew_marker() TO {role};
 GRANT EXECUTE ON FUNCTION bloomgate_follow.prune(pg_catalog.interval) TO {role};
 

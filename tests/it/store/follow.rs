@@ -200,6 +200,33 @@ async fn a_server_that_was_stopped_and_started_in_good_order_is_followed_on() {
 }
 
 #[tokio::test]
+async fn a_copy_that_was_made_of_a_stopped_server_voids_what_was_followed_after_it() {
+    let mut cluster = Cluster::start().await;
+    let database = cluster.create_database().await;
+    let store = open_postgres(database.url()).await;
+    let filter = declared(&store, "f").await.id;
+    let before = now(&store).await;
+    let backup = cluster.cold_backup().await;
+    let store = open_postgres(database.url()).await;
+    let after = now(&store).await;
+
+    // The copy has the marker and all, and here it hands out the ids that were seen and more.
+    cluster.restore_from(&backup).await;
+    let store = open_postgres(database.url()).await;
+    for item in ["a", "b", "c", "d", "e"] {
+        store.add(&[row(filter, item)]).await.unwrap();
+    }
+    let moment = now(&store).await;
+    assert!(moment.next > after.next, "{moment:?} {after:?}");
+    assert_eq!(moment.timeline, after.timeline);
+    assert_void(followed(&store, &after).await);
+    assert_void(store.load(filter, Some(&after), &mut Rows::default()).await);
+    // What was followed before the copy was made is true of it as well.
+    let (items, _) = followed(&store, &before).await.unwrap();
+    assert_eq!(items, ["a", "b", "c", "d", "e"]);
+}
+
+#[tokio::test]
 async fn another_database_of_the_same_server_is_another_timeline() {
     let (one, other) = (Database::create().await, Database::create().await);
     let (here, there) = (

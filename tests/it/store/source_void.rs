@@ -148,6 +148,29 @@ async fn a_crash_voids_the_cursor_and_a_clean_restart_does_not() {
 }
 
 #[tokio::test]
+async fn a_copy_that_was_made_of_a_stopped_server_voids_the_cursor() {
+    let mut cluster = Cluster::start().await;
+    let database = cluster.create_database().await;
+    let backup = {
+        let _followed = followed_table(&database).await;
+        cluster.cold_backup().await
+    };
+    let mut followed = Followed::load(database.url(), "SELECT item FROM t").await;
+    cluster.restore_from(&backup).await;
+    followed.source = super::source::source(database.url(), "SELECT item FROM t");
+    let mut connection = PgConnection::connect(database.url()).await.unwrap();
+    // Here it hands out the ids that were seen and more.
+    for _ in 0..20 {
+        connection
+            .execute("INSERT INTO t VALUES ('of the copy')")
+            .await
+            .unwrap();
+    }
+    followed.void().await;
+    followed.load_again().await;
+}
+
+#[tokio::test]
 async fn a_cursor_from_before_what_was_pruned_is_void_and_a_later_one_is_not() {
     let database = Database::create().await;
     let mut old = followed_table(&database).await;

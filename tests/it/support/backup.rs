@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use super::Cluster;
-use super::cluster::{fresh_folder, remove_folder};
+use super::cluster::{copy_folder, fresh_folder, remove_folder};
 use super::environment::{postgres_program, server_command};
 
 /// What `pg_basebackup` took of a running server, with the log that makes it consistent. Removed
@@ -35,6 +35,13 @@ impl Backup {
         // It takes the server's log along, which is none of the copy's.
         File::create(backup.folder.join("server.log")).unwrap();
         backup
+    }
+
+    /// Copies the folder of a server that is stopped: consistent as it lies.
+    pub(super) fn of_stopped(data_folder: &Path) -> Self {
+        let folder = fresh_folder("backup");
+        copy_folder(data_folder, &folder);
+        Self { folder }
     }
 
     /// Where it lies.

@@ -138,6 +138,15 @@ impl Cluster {
         Backup::take(self, &[]).await
     }
 
+    /// A copy of the data folder, taken between a stop in good order and the next start: it has whatever
+    /// a clean restart keeps.
+    pub(crate) async fn cold_backup(&mut self) -> Backup {
+        self.stop_fast().await;
+        let backup = Backup::of_stopped(&self.folder);
+        self.start_again().await;
+        backup
+    }
+
     /// Stops the server, puts the backup in the place of its data folder, and starts it on the
     /// same port. It recovers up to the end of the backup; what was committed later is lost.
     pub(crate) async fn restore_from(&mut self, backup: &Backup) {
@@ -229,7 +238,7 @@ pub(super) fn fresh_folder(what: &str) -> PathBuf {
 }
 
 /// Copies a folder with its owners to a place where nothing is.
-fn copy_folder(from: &Path, to: &Path) {
+pub(super) fn copy_folder(from: &Path, to: &Path) {
     let copied = Command::new("cp").arg("-a").arg(from).arg(to).status();
     let from = from.display();
     assert!(copied.unwrap().success(), "{from} cannot be copied");
