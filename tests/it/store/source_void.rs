@@ -162,7 +162,7 @@ async fn a_copy_that_was_made_of_a_stopped_server_voids_the_cursor() {
     // Here it hands out the ids that were seen and more.
     for _ in 0..20 {
         connection
-            .execute("INSERT INTO t VALUES ('of the copy')")
+            .execute("INSERT INTO t SELECT gen_random_uuid()::text")
             .await
             .unwrap();
     }
