@@ -120,7 +120,7 @@ impl PostgresSource {
         let what = &self.target.what;
         let mut transaction = stream::begin(session, what).await?;
         let standing = self.subject.standing(&mut transaction, what).await?;
-        drop(transaction);
+        stream::end(transaction, what).await?;
         match standing {
             Standing::Followed(_) => follow::renew_marker(session, what).await,
             Standing::NotFollowed(_) => Ok(()),
@@ -210,7 +210,7 @@ impl Source for PostgresSource {
                 .examine(&mut transaction, &self.target.what)
                 .await?;
         }
-        drop(transaction);
+        stream::end(transaction, &self.target.what).await?;
         close(session).await;
         Ok(())
     }
@@ -228,7 +228,7 @@ impl Source for PostgresSource {
         let mut session = self.target.connect().await?;
         let mut transaction = stream::begin(&mut session, what).await?;
         let columns = self.columns(&mut transaction).await?;
-        drop(transaction);
+        stream::end(transaction, what).await?;
         let rows = rows(&self.query, ItemFormat::Bytes, columns.len() > 1);
         let sample = look_up::sample(&mut session, what, &rows).await?;
         close(session).await;
@@ -248,7 +248,7 @@ impl Source for PostgresSource {
             .map_or(ItemFormat::Bytes, Column::item_format);
         let rows = rows(&self.query, format, columns.len() > 1);
         stream::stream(&mut transaction, what, &rows, format, sink).await?;
-        drop(transaction);
+        stream::end(transaction, what).await?;
         close(session).await;
         Ok(cursor)
     }
@@ -268,7 +268,7 @@ impl Source for PostgresSource {
             let (expected, patience) = (picture.changes, self.poll_limit);
             stream::copy(&mut transaction, what, &changes, expected, patience, sink).await?;
         }
-        within(STEP_LIMIT, what, transaction.rollback()).await?;
+        stream::end(transaction, what).await?;
         *self.session.lock().await = Some(session);
         Ok(picture.into_cursor())
     }
@@ -278,7 +278,7 @@ impl Source for PostgresSource {
         let mut session = self.session().await?;
         let mut transaction = stream::begin(&mut session, what).await?;
         let standing = self.subject.standing(&mut transaction, what).await?;
-        within(STEP_LIMIT, what, transaction.rollback()).await?;
+        stream::end(transaction, what).await?;
         let is_part_left = match standing {
             Standing::Followed(_) => follow::prune(&mut session, what, retention).await?,
             Standing::NotFollowed(_) => false,

@@ -330,7 +330,7 @@ impl Store for PostgresStore {
             sink,
         )
         .await?;
-        drop(transaction);
+        stream::end(transaction, what).await?;
         session::close(session).await;
         Ok(cut)
     }

@@ -76,6 +76,18 @@ pub(crate) async fn begin_with<'c>(
     Ok(transaction)
 }
 
+/// Ends such a transaction, so that a pooler can hand the session on: one whose client leaves in the middle
+/// of a transaction it has to close.
+///
+/// # Errors
+/// When the server does not answer.
+pub(crate) async fn end(
+    transaction: Transaction<'_, Postgres>,
+    what: &str,
+) -> Result<(), StoreError> {
+    within(STEP_LIMIT, what, transaction.rollback()).await
+}
+
 /// Streams `rows`, a query of two columns: the item in its format, its expiry as `timestamptz`.
 /// `transaction` must come from [`begin`]; after an error it is of no use.
 ///
