@@ -1,0 +1,3 @@
+module bloomgate-sample
+
+go 1.19
