@@ -27,11 +27,13 @@ import org.apache.hc.client5.http.config.ConnectionConfig;
 import org.apache.hc.client5.http.config.RequestConfig;
 import org.apache.hc.client5.http.impl.classic.CloseableHttpClient;
 import org.apache.hc.client5.http.impl.classic.HttpClients;
+import org.apache.hc.client5.http.impl.io.ManagedHttpClientConnectionFactory;
 import org.apache.hc.client5.http.impl.io.PoolingHttpClientConnectionManagerBuilder;
 import org.apache.hc.core5.http.ClassicHttpResponse;
 import org.apache.hc.core5.http.ContentType;
 import org.apache.hc.core5.http.Header;
 import org.apache.hc.core5.http.HttpEntity;
+import org.apache.hc.core5.http.config.Http1Config;
 import org.apache.hc.core5.http.io.entity.ByteArrayEntity;
 import org.apache.hc.core5.io.CloseMode;
 import org.apache.hc.core5.util.Timeout;
@@ -181,10 +183,14 @@ public final class BloomgateFilter implements Filter {
     /** A client that follows no redirect and, as no {@code useSystemProperties} is said, uses no proxy. */
     private static CloseableHttpClient client(Settings settings, boolean keepsConnections) {
         Timeout limit = Timeout.of(settings.perTry());
+        // Without these a head of any length is read.
+        Http1Config bounds = Http1Config.custom().setMaxLineLength(8192).setMaxHeaderCount(100).build();
+        var connections = ManagedHttpClientConnectionFactory.builder().http1Config(bounds).build();
         var builder =
                 HttpClients.custom()
                         .setConnectionManager(
                                 PoolingHttpClientConnectionManagerBuilder.create()
+                                        .setConnectionFactory(connections)
                                         .setMaxConnTotal(64)
                                         .setMaxConnPerRoute(64)
                                         .setDefaultConnectionConfig(
