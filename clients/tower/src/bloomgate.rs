@@ -298,8 +298,14 @@ impl Answer {
         {
             return false;
         }
-        serde_json::from_slice(&self.body).is_ok_and(|answer: Verdict| {
-            answer.verdict == "definitely-not" && answer.filter == filter && answer.reason.is_none()
-        })
+        // serde would take a list of the values for the struct as well.
+        let is_object = self.body.trim_ascii_start().starts_with(b"{");
+        let answer = serde_json::from_slice(&self.body);
+        is_object
+            && answer.is_ok_and(|answer: Verdict| {
+                answer.verdict == "definitely-not"
+                    && answer.filter == filter
+                    && answer.reason.is_none()
+            })
     }
 }
