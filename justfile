@@ -19,6 +19,10 @@ deny:
 test *arguments:
     tests/run {{ arguments }}
 
+# The middleware of clients, or these of them
+middleware *stacks:
+    tests/middleware {{ stacks }}
+
 # Fuzz every target, so many seconds in total, or those named
 fuzz seconds="600" *targets:
     fuzz/run {{ seconds }} {{ targets }}

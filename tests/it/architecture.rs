@@ -251,6 +251,11 @@ fn what_is_compared_stands_on_the_versions_that_are_shipped() {
     assert_stands_on_what_is_shipped("benches/compare");
 }
 
+#[test]
+fn the_sample_for_tower_stands_on_the_versions_that_are_shipped() {
+    assert_stands_on_what_is_shipped("clients/tower");
+}
+
 #[track_caller]
 fn assert_broken(file: &str, text: &str) {
     let broken = forbidden_paths(Path::new(file), text);

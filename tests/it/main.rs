@@ -25,6 +25,7 @@ mod huge_pages;
 mod keys;
 mod large_tables;
 mod measure_visibility;
+mod middleware;
 mod outage;
 mod pooler;
 mod readme;
