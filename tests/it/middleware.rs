@@ -172,6 +172,11 @@ async fn run(stack: &str) {
     a_failing_look_up_lets_nobody_pass(&scene).await;
 
     scene.service.send(Signal::STOP);
+    // The signal takes a moment to reach all of its threads.
+    eventually("bloomgate hangs", DEADLINE, async || {
+        (!scene.is_waved_through().await).then_some(())
+    })
+    .await;
     scene.tells_them_apart("hung", By::LookUp).await;
     scene.service.send(Signal::CONT);
     scene.until_in_order().await;

@@ -41,7 +41,7 @@ fn bodies() -> Vec<(String, Act)> {
         ("an array around it", &format!("[{CLEAN}]")),
         (
             "a list of the values",
-            r#"["revoked-jti","definitely-not"]"#,
+            r#"["revoked-jti","definitely-not",null]"#,
         ),
         ("two of them", &format!("{CLEAN}{CLEAN}")),
         ("something behind it", &format!("{CLEAN} x")),
