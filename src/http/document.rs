@@ -37,6 +37,7 @@ const OF_ALL_WITH_KEY: &[ProblemKind] = &[
                        else. Whatever was loaded or acknowledged is never `definitely-not`; a \
                        `maybe` wants a look-up.\n\nA response may gain fields, and an enum values: \
                        let your generator tolerate both.",
+        contact(name = "bloomgate's contributors"),
         license(name = "MIT OR Apache-2.0", identifier = "MIT OR Apache-2.0")
     ),
     servers((url = "/", description = "The service that gave this document")),
@@ -92,10 +93,10 @@ fn operations_of(item: &mut PathItem) -> impl Iterator<Item = &mut Operation> {
 }
 
 fn complete_operation(operation: &mut Operation, need: Need, refusals: &[ProblemKind]) {
-    let of_all = match need {
+    let of_all: &[ProblemKind] = match need {
         Need::Nothing => {
             operation.security = Some(Vec::new());
-            &[ProblemKind::InternalError]
+            &[]
         }
         Need::Gateway => {
             operation.security = Some(vec![key_in(API_KEY)]);

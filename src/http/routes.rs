@@ -200,6 +200,10 @@ impl<'g> Table<'g> {
         mut operation: UtoipaMethodRouter<Arc<AppState>>,
     ) -> Self {
         let path = document::complete(&mut operation.1, need, refusals);
+        if need == Need::Nothing {
+            // Whoever needs no key is told of a wrong method, and not of a missing key.
+            operation.2 = operation.2.fallback(method_not_allowed);
+        }
         let gate = self.gates.of(need, path);
         self.add(operation.layer(gate))
     }

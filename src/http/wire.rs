@@ -188,10 +188,11 @@ pub struct AddBatchRequest<'a> {
     pub wait: Option<Wait>,
 }
 
-/// The body of a bulk load, for the document alone. Of a binary body generators make a file or a
-/// stream; as a string the whole of it would have to be in memory.
+/// Items, one a line.
+// For the document alone. Not of the format `binary`: of that generators make a file, and a client in
+// Java then sends the file's path as a JSON string, which is an item like any other.
 #[derive(ToSchema)]
-#[schema(value_type = String, format = Binary)]
+#[schema(value_type = String)]
 pub struct ItemStream(pub String);
 
 /// A watermark as it came.

@@ -55,31 +55,37 @@ impl Visitor<'_> for ProfileVisitor {
 }
 
 /// Rules of providers, for the profile `email` only. Empty for the others.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ProfileOptions {
     /// Dots in the local part of a Gmail address do not count.
-    #[serde(
-        default,
-        deserialize_with = "present",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(default, deserialize_with = "present")]
     #[schema(nullable = false)]
     pub gmail_dots: Option<bool>,
     /// googlemail.com is gmail.com.
-    #[serde(
-        default,
-        deserialize_with = "present",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(default, deserialize_with = "present")]
     #[schema(nullable = false)]
     pub googlemail: Option<bool>,
     /// What follows a plus sign in the local part does not count.
-    #[serde(
-        default,
-        deserialize_with = "present",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(default, deserialize_with = "present")]
+    #[schema(nullable = false)]
+    pub plus_tags: Option<bool>,
+}
+
+/// The rules of providers that a filter follows; empty for the profiles that have none.
+// Apart from those of a request, which takes no field that it does not know: an answer may gain some.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, ToSchema)]
+pub struct AppliedOptions {
+    /// Dots in the local part of a Gmail address do not count.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub gmail_dots: Option<bool>,
+    /// googlemail.com is gmail.com.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub googlemail: Option<bool>,
+    /// What follows a plus sign in the local part does not count.
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub plus_tags: Option<bool>,
 }
@@ -246,7 +252,7 @@ pub struct FilterDescription {
     #[schema(minimum = 1)]
     pub profile_version: i32,
     /// Rules of providers; empty for the profiles that have none.
-    pub profile_options: ProfileOptions,
+    pub profile_options: AppliedOptions,
     /// How many items the filter is sized for.
     #[schema(minimum = 1, maximum = 9_007_199_254_740_991_i64)]
     pub capacity: i64,
@@ -333,12 +339,12 @@ impl From<answers::Progress> for Progress {
     }
 }
 
-fn wire_profile(profile: filter::profile::Profile) -> (Profile, ProfileOptions) {
+fn wire_profile(profile: filter::profile::Profile) -> (Profile, AppliedOptions) {
     match profile {
-        filter::profile::Profile::Jti => (Profile::Jti, ProfileOptions::default()),
-        filter::profile::Profile::Text => (Profile::Text, ProfileOptions::default()),
+        filter::profile::Profile::Jti => (Profile::Jti, AppliedOptions::default()),
+        filter::profile::Profile::Text => (Profile::Text, AppliedOptions::default()),
         filter::profile::Profile::Email(options) => {
-            let options = ProfileOptions {
+            let options = AppliedOptions {
                 gmail_dots: Some(options.gmail_dots),
                 googlemail: Some(options.googlemail),
                 plus_tags: Some(options.plus_tags),

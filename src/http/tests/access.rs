@@ -48,7 +48,6 @@ async fn only_the_probes_are_open() {
         ("GET", "/nowhere", ""),
         ("GET", "/problems/forbidden", ""),
         ("PATCH", "/v1/filters", ""),
-        ("POST", "/livez", ""),
     ];
     for (method, path, _) in GUARDED.into_iter().chain(elsewhere) {
         let answer = app.ask(method, path, &[], Body::empty()).await;
@@ -87,6 +86,26 @@ async fn with_any_key_an_unknown_path_is_not_found() {
         .ask("PATCH", "/v1/filters", &headers, Body::empty())
         .await;
     assert_eq!(answer.problem(), "method-not-allowed");
+}
+
+#[tokio::test]
+async fn without_a_key_a_probe_says_405_to_another_method_and_nothing_else_says_so() {
+    let app = app().await;
+    for (path, status, problem) in [
+        ("/livez", 405, "method-not-allowed"),
+        ("/readyz", 405, "method-not-allowed"),
+        ("/v1/filters", 401, "unauthenticated"),
+        ("/nowhere", 401, "unauthenticated"),
+    ] {
+        let answer = app.ask("PATCH", path, &[], Body::empty()).await;
+        assert_eq!(
+            (answer.status, answer.problem()),
+            (status, problem.into()),
+            "{path}"
+        );
+    }
+    let answer = app.ask("PATCH", "/livez", &[], Body::empty()).await;
+    assert_eq!(answer.header("allow"), Some("GET,HEAD"));
 }
 
 #[tokio::test]

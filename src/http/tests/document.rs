@@ -98,7 +98,9 @@ fn every_refusal_is_one_schema_and_probes_are_open_explicitly() {
         assert_eq!(security.is_empty(), open, "{name}");
         let responses = operation["responses"].as_object().unwrap();
         let expected: &[&str] = if open {
-            &["500"]
+            // A generator of Rust clients takes one schema for all refusals, and 503 has its own.
+            assert!(!responses.contains_key("500"), "{name}");
+            &[]
         } else if name.contains("/authz/") {
             let statuses: Vec<_> = responses.keys().collect();
             assert_eq!(statuses, ["200", "401", "403"]);
