@@ -23,6 +23,10 @@ test *arguments:
 middleware *stacks:
     tests/middleware {{ stacks }}
 
+# Generate clients of the document, in these languages or all, and run them
+clients *languages:
+    tests/clients {{ languages }}
+
 # Fuzz every target, so many seconds in total, or those named
 fuzz seconds="600" *targets:
     fuzz/run {{ seconds }} {{ targets }}
