@@ -15,6 +15,7 @@ mod tables;
 use std::sync::RwLock;
 use std::time::{Duration, Instant};
 
+use jiff::Timestamp;
 use reqwest::Client;
 
 use self::disk::Disk;
@@ -134,13 +135,22 @@ impl Storm {
         path.trim_end_matches('/').to_owned()
     }
 
-    async fn is_live(&self, replica: usize, filter: usize) -> bool {
+    /// Whether the filter is live there, as of a moment after `since`: what had not been noticed yet by
+    /// then, a server that has crashed above all, has been by now.
+    async fn is_live_since(&self, replica: usize, filter: usize, since: Timestamp) -> bool {
         let request = self.checking.get(self.url(replica, filter, ""));
         let Ok(answer) = request.send().await else {
             return false;
         };
         let description = answer.json::<serde_json::Value>().await.unwrap_or_default();
+        let is_since = |feed: &serde_json::Value| {
+            let as_of = feed["as_of"].as_str().map(str::parse::<Timestamp>);
+            as_of.is_some_and(|as_of| as_of.unwrap() > since)
+        };
+        let sources = description["sources"].as_array();
         description["state"] == "live"
+            && is_since(&description)
+            && sources.is_some_and(|sources| sources.iter().all(is_since))
     }
 
     /// Adds, asks and breaks until it is over.
@@ -211,7 +221,8 @@ async fn storm(
 #[tokio::test(flavor = "multi_thread")]
 async fn storm_on_postgres_nothing_acknowledged_is_ever_definitely_not() {
     let random = Random::seeded("STORM_SEED");
-    let cluster = Cluster::start().await;
+    // Of a connection that is frozen before its first word the server waits for the end, also at a stop.
+    let cluster = Cluster::start_with(&[("authentication_timeout", "5s")]).await;
     let database = cluster.create_database().await;
     let config = format!("{CONFIG}{SOURCES}");
     let tables = Tables::make(&database, &Launch::new(), &config).await;

@@ -185,8 +185,12 @@ impl Storm {
                 let said_so = body.matches(MISS).count() as u64;
                 self.report.absent(ABSENT_ITEMS, said_so);
                 if said_so == 0 {
-                    self.report
-                        .note(format!("replica {replica} said {:.120}", body));
+                    let reason = serde_json::from_str::<serde_json::Value>(&body).unwrap();
+                    let kind = format!(
+                        "absent items, while nothing is broken: {}",
+                        reason["reason"]
+                    );
+                    self.report.count(&kind, ABSENT_ITEMS);
                 }
             }
             tokio::time::sleep(Duration::from_millis(150)).await;

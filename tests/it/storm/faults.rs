@@ -5,6 +5,7 @@
 
 use std::time::{Duration, Instant};
 
+use jiff::Timestamp;
 use rustix::process::Signal;
 
 use super::Storm;
@@ -244,10 +245,10 @@ impl Site {
     }
 
     async fn wait_live(&self, storm: &Storm) {
-        let begun = Instant::now();
+        let (begun, mended) = (Instant::now(), Timestamp::now());
         for replica in 0..self.replicas.len() {
             for filter in 0..super::PASSING {
-                while !storm.is_live(replica, filter).await {
+                while !storm.is_live_since(replica, filter, mended).await {
                     tokio::time::sleep(Duration::from_millis(50)).await;
                     if begun.elapsed() > LIVE_DEADLINE {
                         let name = storm.ledger.name(filter);
@@ -260,5 +261,6 @@ impl Site {
                 }
             }
         }
+        storm.report.was_live_after(begun.elapsed());
     }
 }

@@ -29,6 +29,8 @@ pub(crate) struct Report {
     absent_and_said_so: AtomicU64,
     /// The end of the last fault; none during one.
     calm_since: Mutex<Option<Instant>>,
+    /// How long it took until all was live, from the mending of each fault.
+    live_after: Mutex<Vec<Duration>>,
 }
 
 impl Report {
@@ -43,6 +45,7 @@ impl Report {
             absent: AtomicU64::new(0),
             absent_and_said_so: AtomicU64::new(0),
             calm_since: Mutex::new(Some(Instant::now())),
+            live_after: Mutex::default(),
         }
     }
 
@@ -94,6 +97,11 @@ impl Report {
         *self.calm_since.lock().unwrap() = Some(Instant::now());
     }
 
+    /// Notes how long it took until all was live.
+    pub(crate) fn was_live_after(&self, elapsed: Duration) {
+        self.live_after.lock().unwrap().push(elapsed);
+    }
+
     /// Whether nothing has been broken since the margin before `since`, nor is now.
     pub(crate) fn was_calm_since(&self, since: Instant) -> bool {
         let calm_since = *self.calm_since.lock().unwrap();
@@ -123,6 +131,17 @@ impl Report {
                 String::new()
             };
             eprintln!("{times:>10}  {kind}{share}");
+        }
+        let mut live_after = self.live_after.lock().unwrap();
+        live_after.sort();
+        if let (Some(median), Some(longest)) =
+            (live_after.get(live_after.len() / 2), live_after.last())
+        {
+            let faults = live_after.len();
+            eprintln!(
+                "{faults} times all was live again, {median:.1?} after the mending in the median, \
+                 {longest:.1?} at most"
+            );
         }
         let share = said_so as f64 / absent.max(1) as f64;
         eprintln!("{absent} absent items asked for outside of faults, {share:.5} definitely-not");
