@@ -5,7 +5,7 @@
 use axum::http::HeaderMap;
 use axum::http::header::AUTHORIZATION;
 
-use super::token::{self, ClaimValue, TokenError};
+use super::token::{self, Claims, TokenError};
 
 /// Why no claims were read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -21,12 +21,11 @@ pub enum BearerError {
     Token(#[from] TokenError),
 }
 
-/// The values of the claims of these names, in their order, of the one token that the request
-/// brings behind `Authorization: Bearer`.
+/// The claims of these names of the one token that the request brings behind `Authorization: Bearer`.
 ///
 /// # Errors
-/// Where there is no token, or none that has each claim exactly once and as a string.
-pub fn claims(headers: &HeaderMap, names: &[&str]) -> Result<Vec<ClaimValue>, BearerError> {
+/// Where there is no token, or none that can be judged ([`token::claims`]).
+pub fn claims(headers: &HeaderMap, names: &[&str]) -> Result<Claims, BearerError> {
     Ok(token::claims(presented(headers)?, names)?)
 }
 

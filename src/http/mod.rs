@@ -15,6 +15,7 @@ pub mod gate;
 pub mod handlers;
 pub mod hot;
 pub mod lines;
+pub mod numeric_date;
 pub mod parse;
 pub mod problem;
 pub mod problem_kind;
@@ -28,6 +29,7 @@ pub mod token;
 pub mod wire;
 pub mod wire_filters;
 pub mod wire_many;
+pub mod wire_time;
 
 use std::sync::Arc;
 use std::time::Duration;

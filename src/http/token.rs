@@ -1,4 +1,4 @@
-//! Tokens: the values of the claims that are asked about.
+//! Tokens: the values of the claims that are asked about, and when the token was issued.
 //!
 //! A token is a JWT in the compact form of RFC 7515: three parts in base64url. Its signature is not
 //! verified; that is for whoever takes the token.
@@ -16,6 +16,9 @@ use std::fmt;
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, Visitor};
+use serde_json::value::RawValue;
+
+use super::numeric_date::whole_seconds;
 
 /// The longest token that is read, in bytes.
 pub const MAX_TOKEN_BYTES: usize = 64 * 1024;
@@ -28,6 +31,19 @@ impl AsRef<str> for ClaimValue {
     fn as_ref(&self) -> &str {
         &self.0
     }
+}
+
+/// When the token was issued (RFC 7519, section 4.1.6).
+const ISSUED_AT: &str = "iat";
+
+/// What a token says.
+#[derive(Clone)]
+pub struct Claims {
+    /// The values of the claims that were asked about, in the order of their names.
+    pub values: Vec<ClaimValue>,
+    /// When it was issued, in seconds since 1970-01-01 UTC, downwards. None where it does not say so by a
+    /// number, or by one past the range of 64 bits.
+    pub issued_at_seconds: Option<i64>,
 }
 
 /// Why a text is no token that can be judged.
@@ -47,11 +63,12 @@ pub enum TokenError {
     Claims,
 }
 
-/// The values of the claims of these names, in their order.
+/// The values of the claims of these names, and when the token was issued.
 ///
 /// # Errors
-/// Where the text is no token, or a claim does not stand in it exactly once and as a string.
-pub fn claims(token: &[u8], names: &[&str]) -> Result<Vec<ClaimValue>, TokenError> {
+/// Where the text is no token, a claim does not stand in it exactly once and as a string, or `iat` stands
+/// there twice.
+pub fn claims(token: &[u8], names: &[&str]) -> Result<Claims, TokenError> {
     if token.len() > MAX_TOKEN_BYTES {
         return Err(TokenError::TooLong);
     }
@@ -82,19 +99,19 @@ fn decoded(part: &[u8]) -> Result<String, TokenError> {
 }
 
 /// Reads a JSON object, and of it what is asked about.
-fn read(json: &str, names: &[&str]) -> serde_json::Result<Vec<ClaimValue>> {
+fn read(json: &str, names: &[&str]) -> serde_json::Result<Claims> {
     let mut deserializer = serde_json::Deserializer::from_str(json);
-    let values = deserializer.deserialize_map(Claims { names })?;
+    let claims = deserializer.deserialize_map(ClaimsVisitor { names })?;
     deserializer.end()?;
-    Ok(values)
+    Ok(claims)
 }
 
-struct Claims<'n> {
+struct ClaimsVisitor<'n> {
     names: &'n [&'n str],
 }
 
-impl<'de> Visitor<'de> for Claims<'_> {
-    type Value = Vec<ClaimValue>;
+impl<'de> Visitor<'de> for ClaimsVisitor<'_> {
+    type Value = Claims;
 
     fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("an object")
@@ -102,42 +119,64 @@ impl<'de> Visitor<'de> for Claims<'_> {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
         let mut found = vec![None; self.names.len()];
-        while let Some(place) = map.next_key_seed(Place { names: self.names })? {
-            let Some(place) = place else {
-                map.next_value::<IgnoredAny>()?;
-                continue;
+        let mut issued_at: Option<&RawValue> = None;
+        while let Some(name) = map.next_key_seed(Name { asked: self.names })? {
+            let is_there_twice = match name {
+                Claim::Asked(place) => {
+                    let value = ClaimValue(map.next_value()?);
+                    found[place].replace(value).is_some()
+                }
+                Claim::IssuedAt => issued_at.replace(map.next_value()?).is_some(),
+                Claim::Other => {
+                    map.next_value::<IgnoredAny>()?;
+                    false
+                }
             };
-            let value = ClaimValue(map.next_value()?);
-            if found[place].replace(value).is_some() {
+            if is_there_twice {
                 return Err(A::Error::custom("a claim stands there twice"));
             }
         }
         let all: Option<Vec<_>> = found.into_iter().collect();
-        all.ok_or_else(|| A::Error::custom("a claim is missing"))
+        Ok(Claims {
+            values: all.ok_or_else(|| A::Error::custom("a claim is missing"))?,
+            issued_at_seconds: issued_at.and_then(|json| whole_seconds(json.get())),
+        })
     }
 }
 
-/// Reads a claim's name, escapes resolved: where it stands among those that are asked about.
-struct Place<'n> {
-    names: &'n [&'n str],
+/// Which claim a name is of.
+enum Claim {
+    /// One that is asked about, in this place.
+    Asked(usize),
+    IssuedAt,
+    Other,
 }
 
-impl<'de> DeserializeSeed<'de> for Place<'_> {
-    type Value = Option<usize>;
+/// Reads a claim's name, escapes resolved.
+struct Name<'n> {
+    asked: &'n [&'n str],
+}
+
+impl<'de> DeserializeSeed<'de> for Name<'_> {
+    type Value = Claim;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
         deserializer.deserialize_str(self)
     }
 }
 
-impl Visitor<'_> for Place<'_> {
-    type Value = Option<usize>;
+impl Visitor<'_> for Name<'_> {
+    type Value = Claim;
 
     fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("a name")
     }
 
     fn visit_str<E: Error>(self, name: &str) -> Result<Self::Value, E> {
-        Ok(self.names.iter().position(|asked| *asked == name))
+        Ok(match self.asked.iter().position(|asked| *asked == name) {
+            Some(place) => Claim::Asked(place),
+            None if name == ISSUED_AT => Claim::IssuedAt,
+            None => Claim::Other,
+        })
     }
 }

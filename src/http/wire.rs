@@ -11,8 +11,11 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::parse::{Object, Text, present};
+use super::wire_time::Time;
 use crate::filter;
 use crate::service::answers;
+use crate::service::check::Check;
+use crate::service::terms::Terms;
 use crate::service::watermark::Watermark;
 
 /// The largest whole number that every language's JSON can hold: 2^53 − 1.
@@ -54,6 +57,12 @@ pub struct CheckRequest<'a> {
     #[serde(default, deserialize_with = "present")]
     #[schema(value_type = Option<bool>, nullable = false)]
     pub confirm: Option<bool>,
+    /// When the token that bears the item was issued, RFC 3339 with an offset. With `confirm` it decides
+    /// where the item was added with `revoke_issued_until`.
+    #[serde(default, deserialize_with = "present")]
+    #[schema(value_type = Option<String>, format = DateTime, nullable = false,
+        example = "2030-01-01T00:00:00Z")]
+    pub issued_at: Option<Time>,
     /// The watermark that an add gave: a filter that has not followed its store so far answers
     /// `maybe` with the reason `behind`.
     #[serde(default, deserialize_with = "present")]
@@ -91,7 +100,13 @@ pub struct AddRequest<'a> {
     #[serde(default, deserialize_with = "present")]
     #[schema(value_type = Option<String>, format = DateTime, nullable = false,
         example = "2030-01-01T00:00:00Z")]
-    pub expires_at: Option<Expiry>,
+    pub expires_at: Option<Time>,
+    /// Revoked are the item's tokens that were issued at this time or before, RFC 3339 with an offset.
+    /// Left out: all. Of several the latest holds, and one that was left out beats any.
+    #[serde(default, deserialize_with = "present")]
+    #[schema(value_type = Option<String>, format = DateTime, nullable = false,
+        example = "2030-01-01T00:00:00Z")]
+    pub revoke_issued_until: Option<Time>,
     /// For what the answer waits.
     #[serde(default, deserialize_with = "present")]
     #[schema(value_type = Option<Wait>, nullable = false)]
@@ -125,7 +140,49 @@ pub struct BatchItem<'a> {
     #[serde(default, deserialize_with = "present")]
     #[schema(value_type = Option<String>, format = DateTime, nullable = false,
         example = "2030-01-01T00:00:00Z")]
-    pub expires_at: Option<Expiry>,
+    pub expires_at: Option<Time>,
+    /// Revoked are the item's tokens that were issued at this time or before, RFC 3339 with an offset.
+    /// Left out: all. Of several the latest holds, and one that was left out beats any.
+    #[serde(default, deserialize_with = "present")]
+    #[schema(value_type = Option<String>, format = DateTime, nullable = false,
+        example = "2030-01-01T00:00:00Z")]
+    pub revoke_issued_until: Option<Time>,
+}
+
+impl CheckRequest<'_> {
+    /// The check of this filter, for the service.
+    #[must_use]
+    pub fn check<'c>(&'c self, filter: &'c str) -> Check<'c> {
+        Check {
+            filter,
+            item: self.item.as_ref(),
+            issued_at: self.issued_at.map(|time| time.0),
+            min_watermark: self.min_watermark.as_ref().map(|text| text.0),
+        }
+    }
+}
+
+impl AddRequest<'_> {
+    /// The terms of the item.
+    #[must_use]
+    pub fn terms(&self) -> Terms {
+        terms(self.expires_at, self.revoke_issued_until)
+    }
+}
+
+impl BatchItem<'_> {
+    /// The terms of the item.
+    #[must_use]
+    pub fn terms(&self) -> Terms {
+        terms(self.expires_at, self.revoke_issued_until)
+    }
+}
+
+fn terms(expires_at: Option<Time>, revoke_issued_until: Option<Time>) -> Terms {
+    Terms {
+        expires_at: expires_at.map(|time| time.0),
+        revoke_issued_until: revoke_issued_until.map(|time| time.0),
+    }
 }
 
 /// For what an add waits before it is answered.
@@ -220,42 +277,12 @@ impl Visitor<'_> for WatermarkVisitor {
     }
 }
 
-/// An expiry as it came.
-#[derive(Clone, Copy)]
-pub struct Expiry(pub Timestamp);
-
-impl<'de> Deserialize<'de> for Expiry {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_str(ExpiryVisitor)
-    }
-}
-
-struct ExpiryVisitor;
-
-/// The longest text that is looked at: nine digits of a second and an offset take 35 bytes.
-const EXPIRY_MAX_BYTES: usize = 64;
-
-impl Visitor<'_> for ExpiryVisitor {
-    type Value = Expiry;
-
-    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("a time of RFC 3339 with an offset, such as 2030-01-01T00:00:00Z")
-    }
-
-    fn visit_str<E: Error>(self, text: &str) -> Result<Self::Value, E> {
-        let malformed = || E::invalid_value(Unexpected::Other("text"), &self);
-        if text.len() > EXPIRY_MAX_BYTES {
-            return Err(malformed());
-        }
-        text.parse().map(Expiry).map_err(|_| malformed())
-    }
-}
-
 /// What may be said of an item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
-    /// The item was never added.
+    /// The item was never added; where it was looked up, it is not there, or not for a token that was
+    /// issued at the time of the check.
     DefinitelyNot,
     /// The item may have been added: look it up.
     Maybe,

@@ -6,6 +6,7 @@ use utoipa::ToSchema;
 
 use super::parse::{Object, Text, present};
 use super::wire::{CheckAnswer, Verdict, WatermarkText, rate};
+use super::wire_time::Time;
 use crate::service::answers;
 use crate::service::check::Check;
 
@@ -41,6 +42,11 @@ pub struct FilterCheck<'a> {
     pub item: Text<'a>,
     /// As for the check of one item.
     #[serde(default, deserialize_with = "present")]
+    #[schema(value_type = Option<String>, format = DateTime, nullable = false,
+        example = "2030-01-01T00:00:00Z")]
+    pub issued_at: Option<Time>,
+    /// As for the check of one item.
+    #[serde(default, deserialize_with = "present")]
     #[schema(value_type = Option<String>, nullable = false, max_length = 128)]
     pub min_watermark: Option<WatermarkText>,
 }
@@ -54,6 +60,7 @@ impl CheckManyRequest<'_> {
             .map(|Object(check)| Check {
                 filter: check.filter.as_ref(),
                 item: check.item.as_ref(),
+                issued_at: check.issued_at.map(|time| time.0),
                 min_watermark: check.min_watermark.as_ref().map(|text| text.0),
             })
             .collect()

@@ -4,6 +4,8 @@
 //! look-up. Whatever else comes to pass, a failure included, lets nobody in. This module must not know
 //! what a token is, nor who asks.
 
+use jiff::Timestamp;
+
 use super::Service;
 use super::answers::CheckAnswer;
 use super::check::Check;
@@ -62,7 +64,7 @@ impl Policy {
 pub enum Decision {
     /// None of the values is in its filter.
     Pass,
-    /// A value was looked up, and is in its filter.
+    /// A value was looked up, and is in its filter for this token.
     Revoked,
     /// A value is none that its filter can hold.
     Refused,
@@ -71,8 +73,15 @@ pub enum Decision {
 }
 
 impl Service {
-    /// Decides whether a token may pass. `values` are those of the policy's claims, in their order.
-    pub async fn authorize<V: AsRef<str>>(&self, policy: &Policy, values: &[V]) -> Decision {
+    /// Decides whether a token may pass. `values` are those of the policy's claims, in their order. Where
+    /// a value is in its filter for the tokens of some time alone, `issued_at` decides; without it nothing
+    /// does.
+    pub async fn authorize<V: AsRef<str>>(
+        &self,
+        policy: &Policy,
+        values: &[V],
+        issued_at: Option<Timestamp>,
+    ) -> Decision {
         if values.len() != policy.claims.len() {
             return Decision::Undecided;
         }
@@ -81,6 +90,7 @@ impl Service {
             .map(|(claim, value)| Check {
                 filter: claim.filter.as_str(),
                 item: value.as_ref(),
+                issued_at,
                 min_watermark: None,
             })
             .collect();

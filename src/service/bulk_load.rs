@@ -6,7 +6,6 @@
 
 use std::sync::Arc;
 
-use jiff::Timestamp;
 use tokio::sync::SemaphorePermit;
 
 use super::answers::BulkLoadAnswer;
@@ -14,6 +13,7 @@ use super::error::ServiceError;
 use super::ingest::{Position, Written, answered, row_bytes};
 use super::ports::NewRow;
 use super::registry::Hosted;
+use super::terms::Terms;
 use super::watermark::Watermark;
 use super::{Service, accept, generation_of, new_row};
 use crate::filter::profile::ItemError;
@@ -73,13 +73,9 @@ impl BulkLoad<'_> {
     /// # Errors
     /// When the profile refuses the item, or the store did not take an earlier part. The load may
     /// be finished after the first, and tells what was accepted.
-    pub async fn push(
-        &mut self,
-        item: &str,
-        expires_at: Option<Timestamp>,
-    ) -> Result<(), ServiceError> {
+    pub async fn push(&mut self, item: &str, terms: Terms) -> Result<(), ServiceError> {
         let row = match accept(&self.hosted, item, None) {
-            Ok(canonical) => new_row(generation_of(&self.hosted)?, item, &canonical, expires_at),
+            Ok(canonical) => new_row(generation_of(&self.hosted)?, item, &canonical, terms),
             Err(ServiceError::InvalidItem {
                 error: ItemError::Blank,
                 ..

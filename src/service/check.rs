@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use tokio::time::Instant;
 
 use super::Service;
@@ -14,6 +15,7 @@ use super::confirm::{CONFIRM_LIMIT, Question};
 use super::error::ServiceError;
 use super::generation::Generation;
 use super::ingest::Position;
+use super::ports::Presence;
 use super::registry::Hosted;
 use super::watermark::Watermark;
 use crate::filter::profile::Canonical;
@@ -26,6 +28,9 @@ pub struct Check<'c> {
     pub filter: &'c str,
     /// What is asked about.
     pub item: &'c str,
+    /// When the token that bears the item was issued. It counts where a `maybe` is looked up: the bits
+    /// know of no times.
+    pub issued_at: Option<Timestamp>,
     /// What the filter must have reached to say `definitely-not`.
     pub min_watermark: Option<Watermark>,
 }
@@ -40,23 +45,16 @@ pub(super) struct Accepted<'c> {
 
 impl Service {
     /// Says what may be said of one item. Waits for nothing, unless the filter is not known here, for
-    /// which the store is asked then, or a `maybe` is to be looked up.
+    /// which the store is asked then, or a `maybe` is to be looked up, as `confirm` says.
     ///
     /// # Errors
     /// When the name is out of form or unknown, or the profile refuses the item. Never for the
     /// sake of the store.
     pub async fn check(
         &self,
-        filter: &str,
-        item: &str,
-        min_watermark: Option<Watermark>,
+        check: Check<'_>,
         confirm: bool,
     ) -> Result<CheckAnswer, ServiceError> {
-        let check = Check {
-            filter,
-            item,
-            min_watermark,
-        };
         let accepted = self.accepted(check).await?;
         let confirm_until = confirm.then(|| Instant::now() + CONFIRM_LIMIT);
         Ok(self.answer(&accepted, confirm_until).await)
@@ -89,6 +87,7 @@ impl Service {
         let Check {
             filter: _,
             item,
+            issued_at,
             min_watermark,
         } = accepted.check;
         let Some((hosted, canonical)) = &accepted.found else {
@@ -106,10 +105,15 @@ impl Service {
             let question = Question {
                 item,
                 canonical: &canonical.bytes,
+                issued_at,
                 min_watermark,
             };
-            if let Some(is_there) = self.settle(hosted, question, until).await {
-                answer = settled(hosted, is_there, reason, answer);
+            if let Some(told) = self.look_up(hosted, question, until).await {
+                // What is maybe for another reason says nothing of the bits.
+                if let (Reason::Match, Some(is_there)) = (reason, told.is_there()) {
+                    hosted.confirmations.settled(is_there);
+                }
+                answer = settled(hosted, told, issued_at, answer);
             }
         }
         hosted.meters.checked(answer.verdict);
@@ -190,25 +194,24 @@ impl Service {
     }
 }
 
-/// The answer to what was `maybe` for that reason, once a look-up has settled it.
-fn settled(hosted: &Hosted, is_there: bool, reason: Reason, answer: CheckAnswer) -> CheckAnswer {
-    let Some(generation) = hosted.generation.as_deref() else {
-        return answer;
-    };
-    // What is maybe for another reason says nothing of the bits.
-    if reason == Reason::Match {
-        hosted.confirmations.settled(is_there);
-    }
-    if is_there {
-        return CheckAnswer {
+/// The answer to what was `maybe`, once it was looked up.
+fn settled(
+    hosted: &Hosted,
+    told: Presence,
+    issued_at: Option<Timestamp>,
+    answer: CheckAnswer,
+) -> CheckAnswer {
+    match (told.is_revoked(issued_at), hosted.generation.as_deref()) {
+        (Some(true), Some(_)) => CheckAnswer {
             confirmed: true,
             ..answer
-        };
-    }
-    CheckAnswer {
-        verdict: Verdict::DefinitelyNot,
-        estimated_fp_rate: generation.bloom.estimated_fp_rate(),
-        confirmed: true,
+        },
+        (Some(false), Some(generation)) => CheckAnswer {
+            verdict: Verdict::DefinitelyNot,
+            estimated_fp_rate: generation.bloom.estimated_fp_rate(),
+            confirmed: true,
+        },
+        (None, _) | (_, None) => answer,
     }
 }
 

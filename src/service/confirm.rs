@@ -3,10 +3,11 @@
 //!
 //! Invariants:
 //!
-//! * what was found anywhere is there, and stays `maybe`;
+//! * what was found anywhere is there, and stays `maybe`, but for a token that was issued after the time
+//!   up to which every row that was found revokes;
 //! * `definitely-not` is said only when the store and every source have answered that the item is
-//!   not there, nothing that was acknowledged can be missing from the store, and the filter is
-//!   declared as this process knows it;
+//!   not there, or not for that token, nothing that was acknowledged can be missing from the store, and
+//!   the filter is declared as this process knows it;
 //! * a look-up that cannot be made, or takes too long, changes nothing: the `maybe` stands;
 //! * the look-ups at a time are bounded, and whoever is past the bound does not wait.
 
@@ -22,6 +23,7 @@ use super::Service;
 use super::generation::Generation;
 use super::ports::{Candidates, Presence, StoreError};
 use super::registry::{ConfiguredSource, Hosted};
+use super::terms::Revoked;
 use super::watermark::Watermark;
 use crate::filter::profile::Profile;
 
@@ -36,7 +38,8 @@ pub struct Confirmations {
 }
 
 impl Confirmations {
-    /// A match was settled.
+    /// It was settled whether the item of a match is there at all, for whichever of its tokens: the bits
+    /// know of no times, and are not at fault where they match for a token that is not revoked.
     pub fn settled(&self, is_there: bool) {
         self.absent
             .fetch_add(u64::from(!is_there), Ordering::Relaxed);
@@ -60,25 +63,29 @@ pub(super) struct Question<'q> {
     pub(super) item: &'q str,
     /// Its canonical bytes.
     pub(super) canonical: &'q [u8],
+    /// When the token that bears it was issued, as far as that is known.
+    pub(super) issued_at: Option<Timestamp>,
     /// What the store must have reached.
     pub(super) min_watermark: Option<Watermark>,
 }
 
 impl Service {
-    /// Whether an item is in the set; none where that cannot be settled now, or not until then.
-    pub(super) async fn settle(
+    /// Whether an item is in the set, and for which of its tokens; none where that cannot be asked now, or
+    /// is not answered until then.
+    pub(super) async fn look_up(
         &self,
         hosted: &Hosted,
         question: Question<'_>,
         until: Instant,
-    ) -> Option<bool> {
+    ) -> Option<Presence> {
         let generation = hosted.generation.as_deref()?;
         let _permit = self.confirms.try_acquire().ok()?;
         let store = self.ask_store(hosted, generation, question).boxed();
         let sources = (0..hosted.sources.len())
             .map(|index| self.ask_source(hosted, generation, index, question).boxed());
         let asked: FuturesUnordered<_> = std::iter::once(store).chain(sources).collect();
-        tokio::time::timeout_at(until, settled(asked)).await.ok()?
+        let told = told(asked, question.issued_at);
+        tokio::time::timeout_at(until, told).await.ok()
     }
 
     /// Whether a source has an item, or cannot rule it out.
@@ -90,8 +97,9 @@ impl Service {
         let asked: FuturesUnordered<_> = (0..hosted.sources.len())
             .map(|index| self.ask_source(hosted, generation, index, question).boxed())
             .collect();
-        let settled = tokio::time::timeout(CONFIRM_LIMIT, settled(asked)).await;
-        !matches!(settled, Ok(Some(false)))
+        let told = told(asked, question.issued_at);
+        let told = tokio::time::timeout(CONFIRM_LIMIT, told).await;
+        !told.is_ok_and(|told| told.is_there() == Some(false))
     }
 
     async fn ask_store(
@@ -116,9 +124,9 @@ impl Service {
             .is_none_or(|Watermark(at)| found.as_of.reaches(at.timeline, at.place));
         let may_settle =
             is_followed && reaches && hosted.outdated.is_none() && generation.store_has_all();
-        match found.presence {
-            Presence::Absent if !may_settle => Presence::Unsettled,
-            Presence::Present | Presence::Absent | Presence::Unsettled => found.presence,
+        Presence {
+            is_all: found.presence.is_all && may_settle,
+            ..found.presence
         }
     }
 
@@ -131,7 +139,7 @@ impl Service {
     ) -> Presence {
         let (source, feed) = match (hosted.sources.get(index), generation.sources.get(index)) {
             (Some(source), Some(feed)) => (source, feed),
-            (None | Some(_), None) | (None, Some(_)) => return Presence::Unsettled,
+            (None | Some(_), None) | (None, Some(_)) => return Presence::UNSETTLED,
         };
         let found = match look_up(source, question).await {
             Ok(found) => found,
@@ -147,25 +155,33 @@ impl Service {
                 forget_before,
             )
         };
-        match found {
-            Some(found) if found.iter().any(is_there) => Presence::Present,
-            Some(found) if may_settle && found.iter().all(|of| of.are_all) => Presence::Absent,
-            Some(_) | None => Presence::Unsettled,
+        let Some(found) = found else {
+            return Presence::UNSETTLED;
+        };
+        Presence {
+            // A source knows of no times.
+            found: found.iter().any(is_there).then_some(Revoked::All),
+            is_all: may_settle && found.iter().all(|of| of.are_all),
         }
     }
 }
 
-/// Waits for the first that has it, or for all.
-async fn settled<F: Future<Output = Presence>>(mut asked: FuturesUnordered<F>) -> Option<bool> {
-    let mut all_have_settled = true;
+/// Waits for the first by whom the token is revoked, or for all.
+async fn told<F: Future<Output = Presence>>(
+    mut asked: FuturesUnordered<F>,
+    issued_at: Option<Timestamp>,
+) -> Presence {
+    let mut told = Presence {
+        found: None,
+        is_all: true,
+    };
     while let Some(presence) = asked.next().await {
-        match presence {
-            Presence::Present => return Some(true),
-            Presence::Absent => {}
-            Presence::Unsettled => all_have_settled = false,
+        told = told.joined(presence);
+        if told.is_revoked(issued_at) == Some(true) {
+            break;
         }
     }
-    all_have_settled.then_some(false)
+    told
 }
 
 /// The rows of a source that may be the item: asked for as it came, and in its canonical spelling,
@@ -211,5 +227,5 @@ fn unsettled(hosted: &Hosted, error: &StoreError) -> Presence {
     crate::telemetry::record_store_error();
     // For each check that asks for it: no louder than this.
     tracing::debug!(filter = %hosted.name, %error, "a maybe was not settled");
-    Presence::Unsettled
+    Presence::UNSETTLED
 }

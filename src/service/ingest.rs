@@ -255,6 +255,7 @@ mod tests {
     use super::*;
     use crate::service::answers::Wait;
     use crate::service::stand_in::{StandIn, service_on};
+    use crate::service::terms::Terms;
 
     #[tokio::test]
     async fn what_is_acknowledged_is_set_in_a_generation_that_came_in_during_the_commit() {
@@ -263,7 +264,8 @@ mod tests {
         assert!(store.rebuilds.set(Arc::clone(&service)).is_ok());
         let stop = CancellationToken::new();
         let writing = tokio::spawn(writer.run(stop.clone()));
-        service.add("f", "added", None, Wait::Local).await.unwrap();
+        let added = service.add("f", "added", Terms::default(), Wait::Local);
+        added.await.unwrap();
         let hosted = service.registry.get("f").unwrap();
         assert!(hosted.building.is_some());
         for generation in hosted.generations() {

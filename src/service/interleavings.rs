@@ -20,6 +20,7 @@ use uuid::Uuid;
 use self::schedules::{Task, at_one_go, in_every_interleaving, run};
 use self::stepping_store::{SteppingStore, step};
 use super::answers::Wait;
+use super::check::Check;
 use super::cursor::Timeline;
 use super::declaration::FilterName;
 use super::filling::FeedOf;
@@ -28,6 +29,7 @@ use super::lifecycle::Lifecycle;
 use super::load::{Loader, LoadsAtOnce, StoreLoaded};
 use super::ports::{FilterId, NewRow, Store};
 use super::stand_in::{World, settings};
+use super::terms::Terms;
 use super::watermark::Watermark;
 use super::{Adapters, Service};
 use crate::filter::hashing::MasterKey;
@@ -83,9 +85,13 @@ async fn load(service: &Arc<Service>, generation: Arc<Generation>, epoch: u64) -
 }
 
 fn verdict(service: &Service, item: &str, min_watermark: Option<Watermark>) -> Verdict {
-    at_one_go(service.check("f", item, min_watermark, false))
-        .unwrap()
-        .verdict
+    let check = Check {
+        filter: "f",
+        item,
+        issued_at: None,
+        min_watermark,
+    };
+    at_one_go(service.check(check, false)).unwrap().verdict
 }
 
 /// Follows, and lets what was built take its place.
@@ -113,7 +119,10 @@ fn an_add_beside_a_rebuild_is_never_missed_by_the_process_that_acknowledged_it()
         let acknowledged = Mutex::new(false);
         let loaded = Mutex::new(None);
         let add = async {
-            service.add("f", "item", None, Wait::Local).await.unwrap();
+            service
+                .add("f", "item", Terms::default(), Wait::Local)
+                .await
+                .unwrap();
             *acknowledged.lock().unwrap() = true;
         };
         let rebuild = async {
@@ -168,7 +177,10 @@ fn what_another_process_acknowledged_is_never_missed_under_its_watermark() {
         let add = |item: &'static str| {
             let (adding, acknowledged) = (&adding, &acknowledged);
             async move {
-                let answer = adding.add("f", item, None, Wait::Local).await.unwrap();
+                let answer = adding
+                    .add("f", item, Terms::default(), Wait::Local)
+                    .await
+                    .unwrap();
                 acknowledged.lock().unwrap().push((item, answer.watermark));
             }
         };
@@ -179,7 +191,7 @@ fn what_another_process_acknowledged_is_never_missed_under_its_watermark() {
                 item: (*b"late").into(),
                 canonical: (*b"late").into(),
                 profile_version: 1,
-                expires_at: None,
+                terms: Terms::default(),
             };
             let receipt = store.add(&[row]).await.unwrap();
             let position = super::ingest::Position {
@@ -229,7 +241,10 @@ fn a_load_beside_an_add_of_another_process_reaches_no_further_than_it_has() {
         let acknowledged = Mutex::new(None);
         let loaded = Mutex::new(None);
         let add = async {
-            let answer = adding.add("f", "item", None, Wait::Local).await.unwrap();
+            let answer = adding
+                .add("f", "item", Terms::default(), Wait::Local)
+                .await
+                .unwrap();
             *acknowledged.lock().unwrap() = Some(answer.watermark);
         };
         let rebuild = async {

@@ -42,6 +42,7 @@ pub mod snapshotter;
 pub mod source_reader;
 #[cfg(test)]
 mod stand_in;
+pub mod terms;
 mod upkeep;
 pub mod visibility;
 pub mod watermark;
@@ -51,7 +52,6 @@ use std::sync::{Arc, Mutex as PlainMutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
-use jiff::Timestamp;
 use tokio::sync::{Mutex, Notify, Semaphore};
 
 use crate::filter::hashing::MasterKey;
@@ -70,6 +70,7 @@ use ports::{Clock, FilterId, Moment, NewRow, Store, StoreIdentity, StoreTie};
 use registry::{ConfiguredFilter, Hosted, Registry};
 pub use settings::{Adapters, Settings};
 use snapshot_store::SnapshotStore;
+use terms::Terms;
 use visibility::Visibility;
 use watermark::Watermark;
 
@@ -190,13 +191,13 @@ impl Service {
         &self,
         filter: &str,
         item: &str,
-        expires_at: Option<Timestamp>,
+        terms: Terms,
         wait: Wait,
     ) -> Result<AddAnswer, ServiceError> {
         let hosted = self.hosted_or_asked_for(filter).await?;
         let canonical = accept(&hosted, item, None)?;
         let generation = generation_of(&hosted)?;
-        let row = new_row(generation, item, &canonical, expires_at);
+        let row = new_row(generation, item, &canonical, terms);
         let road = Road::Add;
         self.write(&hosted, generation, vec![row], road, wait).await
     }
@@ -208,7 +209,7 @@ impl Service {
     pub async fn add_batch<I: AsRef<str> + Sync>(
         &self,
         filter: &str,
-        items: &[(I, Option<Timestamp>)],
+        items: &[(I, Terms)],
         wait: Wait,
     ) -> Result<AddAnswer, ServiceError> {
         self.batch_in_range(items.len())?;
@@ -223,9 +224,7 @@ impl Service {
         let rows = items
             .iter()
             .zip(&canonicals)
-            .map(|((item, expires_at), canonical)| {
-                new_row(generation, item.as_ref(), canonical, *expires_at)
-            })
+            .map(|((item, terms), canonical)| new_row(generation, item.as_ref(), canonical, *terms))
             .collect();
         let road = Road::AddBatch;
         self.write(&hosted, generation, rows, road, wait).await
@@ -322,17 +321,12 @@ fn generation_of(hosted: &Hosted) -> Result<&Arc<Generation>, ServiceError> {
         .ok_or(ServiceError::StoreUnavailable(None))
 }
 
-fn new_row(
-    generation: &Generation,
-    item: &str,
-    canonical: &Canonical<'_>,
-    expires_at: Option<Timestamp>,
-) -> NewRow {
+fn new_row(generation: &Generation, item: &str, canonical: &Canonical<'_>, terms: Terms) -> NewRow {
     NewRow {
         filter: generation.filter,
         item: item.as_bytes().into(),
         canonical: canonical.bytes.as_ref().into(),
         profile_version: generation.declaration.profile.version(),
-        expires_at,
+        terms,
     }
 }

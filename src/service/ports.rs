@@ -20,6 +20,7 @@ use uuid::Uuid;
 
 use super::cursor::{Cursor, Timeline};
 use super::declaration::{Declaration, DeclaredBy, FilterName};
+use super::terms::{Revoked, Terms};
 
 /// The identity of a filter: what rows, cursors and watermarks point to.
 ///
@@ -64,8 +65,8 @@ pub struct NewRow {
     pub canonical: Box<[u8]>,
     /// The version of the profile that made `canonical`.
     pub profile_version: u32,
-    /// When the item may be forgotten; none means never.
-    pub expires_at: Option<Timestamp>,
+    /// Until when it is kept, and which of its tokens are revoked.
+    pub terms: Terms,
 }
 
 /// What a committed [`Store::add`] says.
@@ -101,21 +102,56 @@ pub struct Pruned {
     pub more: bool,
 }
 
-/// Whether an item is there, as one that was asked can tell.
+/// Whether an item is there, as those can tell that were asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Presence {
-    /// It is there.
-    Present,
-    /// It is not there.
-    Absent,
-    /// It was not found, and may be there all the same.
-    Unsettled,
+pub struct Presence {
+    /// Which of its tokens are revoked by what was found; none where nothing was found.
+    pub found: Option<Revoked>,
+    /// Whether nothing can be there beside it.
+    pub is_all: bool,
+}
+
+impl Presence {
+    /// Nothing was found, and it may be there all the same.
+    pub const UNSETTLED: Self = Self {
+        found: None,
+        is_all: false,
+    };
+
+    /// What two can tell that were asked.
+    #[must_use]
+    pub fn joined(self, other: Self) -> Self {
+        Self {
+            found: self.found.max(other.found),
+            is_all: self.is_all && other.is_all,
+        }
+    }
+
+    /// Whether the item is there at all; none where that is not settled.
+    #[must_use]
+    pub fn is_there(self) -> Option<bool> {
+        match self.found {
+            Some(_) => Some(true),
+            None => self.is_all.then_some(false),
+        }
+    }
+
+    /// Whether the item is there for a token that was issued at this time; none where that is not
+    /// settled.
+    #[must_use]
+    pub fn is_revoked(self, issued_at: Option<Timestamp>) -> Option<bool> {
+        let by_what_was_found = self
+            .found
+            .map_or(Some(false), |found| found.includes(issued_at));
+        // What was not found may be there for more.
+        by_what_was_found.filter(|is_revoked| *is_revoked || self.is_all)
+    }
 }
 
 /// What the store says of one item.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LookUp {
-    /// Whether it is there.
+    /// Whether it is there, and for which of its tokens.
     pub presence: Presence,
     /// The moment that this is true of.
     pub as_of: Cursor,
@@ -210,8 +246,9 @@ pub trait Store: Send + Sync + 'static {
     /// are left.
     async fn purge(&self) -> Result<bool, StoreError>;
 
-    /// Makes the rows durable in one commit. For a row that is there the later expiry wins and
-    /// none beats any. Rows may name several filters, and the same item more than once.
+    /// Makes the rows durable in one commit. For a row that is there the terms are
+    /// [joined](Terms::joined). Rows may name several filters, and the same item more than once. Times
+    /// are kept in whole microseconds at least, upwards.
     async fn add(&self, rows: &[NewRow]) -> Result<AddReceipt, StoreError>;
 
     /// Deletes the rows of a filter whose canonical bytes, digested as they were added, are these, and
@@ -228,10 +265,10 @@ pub trait Store: Send + Sync + 'static {
     /// are being added again are left.
     async fn prune(&self, leeway: SignedDuration) -> Result<Pruned, StoreError>;
 
-    /// Looks for a row of a filter with these canonical bytes that has not expired longer ago than
-    /// `leeway` by the database's clock. [`Presence::Absent`] is said only where every row of the
-    /// filter was digested as `declaration` has it, where the filter is still declared so, and where
-    /// whatever was acknowledged is seen.
+    /// Looks for the rows of a filter with these canonical bytes that have not expired longer ago than
+    /// `leeway` by the database's clock; of several the one counts that revokes most. That they are all
+    /// is said only where every row of the filter was digested as `declaration` has it, where the filter
+    /// is still declared so, and where whatever was acknowledged is seen.
     async fn look_up(
         &self,
         filter: FilterId,

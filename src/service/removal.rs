@@ -46,6 +46,7 @@ impl Service {
         let question = Question {
             item,
             canonical: &canonical.bytes,
+            issued_at: None,
             min_watermark: None,
         };
         Ok(RemoveAnswer {

@@ -9,6 +9,7 @@ use jiff::{SignedDuration, Timestamp};
 use sha2::{Digest as _, Sha256};
 
 use crate::service::ports::{FilterId, NewRow};
+use crate::service::terms::Terms;
 
 /// SHA-256.
 pub(super) type Digest = [u8; 32];
@@ -31,13 +32,13 @@ pub(super) struct DigestedRow<'a> {
     pub(super) canonical_digest: Digest,
     /// The version of the profile that made the canonical bytes.
     pub(super) profile_version: i32,
-    /// When the item may be forgotten; none means never.
-    pub(super) expires_at: Option<Timestamp>,
+    /// Until when it is kept, and which of its tokens are revoked.
+    pub(super) terms: Terms,
 }
 
-/// Digests the rows and merges those of the same filter and item: the later expiry wins, and
-/// none beats any. `ON CONFLICT DO UPDATE` cannot touch a row twice in one statement, and rows
-/// that are locked in one order by every writer cannot deadlock.
+/// Digests the rows and merges those of the same filter and item, with their terms joined.
+/// `ON CONFLICT DO UPDATE` cannot touch a row twice in one statement, and rows that are locked in one
+/// order by every writer cannot deadlock.
 ///
 /// O(n log n) in the number of rows.
 pub(super) fn digested(rows: &[NewRow]) -> Vec<DigestedRow<'_>> {
@@ -50,7 +51,7 @@ pub(super) fn digested(rows: &[NewRow]) -> Vec<DigestedRow<'_>> {
             canonical_digest: digest(&row.canonical),
             // A profile's version is a small number written by hand.
             profile_version: i32::try_from(row.profile_version).unwrap_or(i32::MAX),
-            expires_at: row.expires_at,
+            terms: row.terms,
         })
         .collect();
     // Stable, so that of two equal rows the later one's canonical digest is kept, as if they
@@ -59,7 +60,7 @@ pub(super) fn digested(rows: &[NewRow]) -> Vec<DigestedRow<'_>> {
     digested.dedup_by(|later, kept| {
         let same = key_order(later, kept) == Ordering::Equal;
         if same {
-            kept.expires_at = longest(kept.expires_at, later.expires_at);
+            kept.terms = kept.terms.joined(later.terms);
             kept.canonical_digest = later.canonical_digest;
             kept.profile_version = later.profile_version;
         }
@@ -72,11 +73,8 @@ fn key_order(one: &DigestedRow<'_>, other: &DigestedRow<'_>) -> Ordering {
     (one.filter, one.item_digest).cmp(&(other.filter, other.item_digest))
 }
 
-fn longest(one: Option<Timestamp>, other: Option<Timestamp>) -> Option<Timestamp> {
-    Some(one?.max(other?))
-}
-
-/// Microseconds since 1970-01-01 UTC, rounded up: an item is never forgotten too early.
+/// Microseconds since 1970-01-01 UTC, rounded up: an item is never forgotten too early, and none of
+/// its tokens is let in that is revoked.
 pub(super) fn unix_us_rounded_up(time: Timestamp) -> i64 {
     let us = time.as_microsecond();
     let has_rest = Timestamp::from_microsecond(us)
@@ -106,40 +104,30 @@ mod tests {
 
     use super::*;
 
-    fn row(filter: u128, item: &str, expires_s: Option<i64>) -> NewRow {
+    /// A row whose both times are so many seconds after 1970.
+    fn row(filter: u128, item: &str, unix_s: Option<i64>) -> NewRow {
+        let time = unix_s.map(|s| Timestamp::from_second(s).unwrap());
         NewRow {
             filter: FilterId(Uuid::from_u128(filter)),
             item: item.as_bytes().into(),
             canonical: item.as_bytes().into(),
             profile_version: 1,
-            expires_at: expires_s.map(|s| Timestamp::from_second(s).unwrap()),
+            terms: Terms {
+                expires_at: time,
+                revoke_issued_until: time,
+            },
         }
     }
 
     #[test]
-    fn of_the_same_item_the_later_expiry_stays() {
-        for rows in [
-            [row(1, "a", Some(5)), row(1, "a", Some(9))],
-            [row(1, "a", Some(9)), row(1, "a", Some(5))],
-        ] {
-            let merged = digested(&rows);
-            assert_eq!(merged.len(), 1);
-            assert_eq!(
-                merged[0].expires_at,
-                Some(Timestamp::from_second(9).unwrap())
-            );
-        }
-    }
-
-    #[test]
-    fn no_expiry_beats_any() {
-        for rows in [
-            [row(1, "a", None), row(1, "a", Some(9))],
-            [row(1, "a", Some(9)), row(1, "a", None)],
-        ] {
-            let merged = digested(&rows);
-            assert_eq!(merged.len(), 1);
-            assert_eq!(merged[0].expires_at, None);
+    fn of_the_same_item_the_later_times_stay_and_none_beats_any() {
+        for (one, other, both) in [(Some(5), Some(9), Some(9)), (None, Some(9), None)] {
+            for (one, other) in [(one, other), (other, one)] {
+                let rows = [row(1, "a", one), row(1, "a", other)];
+                let merged = digested(&rows);
+                assert_eq!(merged.len(), 1);
+                assert_eq!(merged[0].terms, row(1, "a", both).terms);
+            }
         }
     }
 
@@ -156,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn an_expiry_between_two_microseconds_goes_to_the_later_one() {
+    fn a_time_between_two_microseconds_goes_to_the_later_one() {
         let between = Timestamp::from_nanosecond(1_001).unwrap();
         assert_eq!(unix_us_rounded_up(between), 2);
         let before_1970 = Timestamp::from_nanosecond(-1_001).unwrap();

@@ -5,6 +5,7 @@ use std::time::Duration;
 use bloomgate::filter::profile::Profile;
 use bloomgate::service::declaration::{Declaration, DeclaredBy, FilterName};
 use bloomgate::service::ports::{NewRow, Store, StoredFilter};
+use bloomgate::service::terms::Terms;
 use bloomgate::store::{PostgresStore, PostgresStoreOptions, SqliteStore};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
@@ -180,7 +181,10 @@ fn expired(filter: &StoredFilter, item: &str) -> NewRow {
         item: item.as_bytes().into(),
         canonical: item.as_bytes().into(),
         profile_version: 1,
-        expires_at: Some(at(-3_600)),
+        terms: Terms {
+            expires_at: Some(at(-3_600)),
+            revoke_issued_until: None,
+        },
     }
 }
 
@@ -257,7 +261,7 @@ async fn an_add_that_waits_for_the_deletion_of_its_expired_row_brings_it_back() 
         .await
         .unwrap();
     let again = NewRow {
-        expires_at: None,
+        terms: Terms::default(),
         ..expired(&filter, "again")
     };
     let adding = tokio::spawn(async move {

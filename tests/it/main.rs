@@ -22,6 +22,7 @@ mod failover;
 mod following;
 mod gateways;
 mod huge_pages;
+mod issued;
 mod keys;
 mod large_tables;
 mod measure_visibility;

@@ -6,7 +6,7 @@ use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use proptest::prelude::*;
 
 use super::*;
-use crate::http::token::MAX_TOKEN_BYTES;
+use crate::http::token::{ClaimValue, MAX_TOKEN_BYTES};
 
 const HEADER: &str = r#"{"alg":"HS256","typ":"JWT"}"#;
 
@@ -25,7 +25,7 @@ fn authorization(values: &[&str]) -> HeaderMap {
 
 /// The values as plain text, for a comparison.
 fn read(headers: &HeaderMap, names: &[&str]) -> Result<Vec<String>, BearerError> {
-    let values = claims(headers, names)?;
+    let values = claims(headers, names)?.values;
     Ok(values.into_iter().map(|ClaimValue(value)| value).collect())
 }
 
@@ -192,6 +192,66 @@ fn a_claim_that_is_missing_no_string_or_there_twice_is_no_token() {
         "]".repeat(9_999)
     );
     assert_eq!(read_payload(deep, &["jti"]), Ok(vec!["a".to_owned()]));
+}
+
+/// When a token with these claims beside its `jti` was issued.
+fn issued_at(beside: &str) -> Result<Option<i64>, BearerError> {
+    let token = token(format!("{{\"jti\":\"a\"{beside}}}"));
+    let headers = authorization(&[&format!("Bearer {token}")]);
+    Ok(claims(&headers, &["jti"])?.issued_at_seconds)
+}
+
+#[test]
+fn the_time_of_issue_is_a_number_in_whole_seconds_downwards() {
+    for (beside, seconds) in [
+        (r#","iat":1700000000"#, Some(1_700_000_000)),
+        (r#","iat":1700000000.9999999999"#, Some(1_700_000_000)),
+        (r#","iat": 1.7e9 "#, Some(1_700_000_000)),
+        (r#","\u0069at":-0.5"#, Some(-1)),
+        ("", None),
+        (r#","IAT":1700000000"#, None),
+        (r#","x":{"iat":1700000000}"#, None),
+        (r#","iat":"1700000000""#, None),
+        (r#","iat":null"#, None),
+        (r#","iat":true"#, None),
+        (r#","iat":[1700000000]"#, None),
+        (r#","iat":{"iat":1700000000}"#, None),
+        (r#","iat":1e400"#, None),
+        (r#","iat":-99999999999999999999"#, None),
+    ] {
+        assert_eq!(issued_at(beside), Ok(seconds), "{beside}");
+    }
+    // However deep and however long it is.
+    let deep = format!(",\"iat\":{}1{}", "[".repeat(9_999), "]".repeat(9_999));
+    assert_eq!(issued_at(&deep), Ok(None));
+    let long = format!(",\"iat\":1700000000.{}", "9".repeat(20_000));
+    assert_eq!(issued_at(&long), Ok(Some(1_700_000_000)));
+}
+
+#[test]
+fn two_times_of_issue_are_no_token_whatever_they_are() {
+    for beside in [
+        r#","iat":1,"iat":2"#,
+        r#","iat":1,"iat":1"#,
+        r#","iat":1,"\u0069at":2"#,
+        r#","iat":null,"iat":2"#,
+        r#","iat":1,"iat":"x""#,
+    ] {
+        assert_eq!(
+            issued_at(beside),
+            Err(BearerError::Token(TokenError::Claims)),
+            "{beside}"
+        );
+    }
+}
+
+#[test]
+fn a_policy_may_ask_about_the_time_of_issue_as_about_any_claim() {
+    let payload = r#"{"iat":"on monday"}"#;
+    assert_eq!(
+        read_payload(payload, &["iat"]),
+        Ok(vec!["on monday".to_owned()])
+    );
 }
 
 #[test]

@@ -9,6 +9,7 @@ use axum::response::{IntoResponse, Response};
 use super::FilterInPath;
 use crate::http::AppState;
 use crate::http::body::JsonBody;
+use crate::http::parse::Object;
 use crate::http::problem::Problem;
 use crate::http::refusal::of_nested_items;
 use crate::http::wire::{AddAnswer, AddBatchAnswer, AddBatchRequest, AddRequest, rate, whole};
@@ -17,7 +18,8 @@ use crate::http::wire::{AddAnswer, AddBatchAnswer, AddBatchRequest, AddRequest, 
 ///
 /// When this is answered the item is durable, and checks `maybe` here; with `wait: all` also in every
 /// other process on the store. Adding it again does no harm; of several expiries the latest holds, and
-/// none beats any.
+/// none beats any. With `revoke_issued_until` it is in the set for the tokens alone that were issued until
+/// then; adding it again moves that time forward, never back, and without one it is there for all.
 #[utoipa::path(
     post,
     path = "/v1/filters/{filter}/add",
@@ -33,13 +35,13 @@ pub async fn add_item(
     body: JsonBody,
 ) -> Result<Response, Problem> {
     let request: AddRequest<'_> = body.parse()?;
-    let expires_at = request.expires_at.map(|expiry| expiry.0);
+    let terms = request.terms();
     let answer = state
         .service
         .add(
             &filter,
             request.item.as_ref(),
-            expires_at,
+            terms,
             request.wait.unwrap_or_default().into(),
         )
         .await?;
@@ -74,7 +76,10 @@ pub async fn add_items(
     let items: Vec<_> = request
         .items
         .into_iter()
-        .map(|entry| (entry.0.item, entry.0.expires_at.map(|expiry| expiry.0)))
+        .map(|Object(entry)| {
+            let terms = entry.terms();
+            (entry.item, terms)
+        })
         .collect();
     let answer = state
         .service

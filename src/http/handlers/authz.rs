@@ -12,6 +12,7 @@ use axum::extract::{Request, State};
 use axum::http::request::Parts;
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
+use jiff::Timestamp;
 
 use crate::http::AppState;
 use crate::http::access::Admitted;
@@ -36,9 +37,10 @@ pub const PATHS_BESIDE: [&str; 4] = [
 ///
 /// For gateways. The token is the JWT in `Authorization: Bearer`; its signature must have been verified
 /// by whoever asks. `[authz.NAME]` in the configuration says which of its claims are looked for in which
-/// filters. The status decides: 200 lets it pass, 401 says that it is not valid or there is none, 403
-/// that it cannot be told. Any method will do, and whatever follows the name in the path counts for
-/// nothing. The gateway's own key is taken from `X-API-Key` alone.
+/// filters; its `iat` says when it was issued, for what is revoked up to a time. The status decides: 200
+/// lets it pass, 401 says that it is not valid or there is none, 403 that it cannot be told. Any method
+/// will do, and whatever follows the name in the path counts for nothing. The gateway's own key is taken
+/// from `X-API-Key` alone.
 #[utoipa::path(
     get,
     path = "/authz/{name}",
@@ -74,8 +76,14 @@ async fn decide(state: &AppState, admitted: &Admitted, parts: &Parts) -> Result<
         .iter()
         .map(|claim| claim.claim.as_str())
         .collect();
-    let values = claims(&parts.headers, &names).map_err(no_claims)?;
-    match state.service.authorize(policy, &values).await {
+    let claims = claims(&parts.headers, &names).map_err(no_claims)?;
+    let issued_at = claims.issued_at_seconds;
+    let issued_at = issued_at.and_then(|seconds| Timestamp::from_second(seconds).ok());
+    let decided = state
+        .service
+        .authorize(policy, &claims.values, issued_at)
+        .await;
+    match decided {
         Decision::Pass => Ok(()),
         Decision::Revoked => Err(invalid_token("the token is revoked")),
         Decision::Refused => Err(invalid_token(

@@ -13,7 +13,6 @@ use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
-use jiff::Timestamp;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, Visitor};
 
@@ -26,14 +25,15 @@ use crate::http::problem::Problem;
 use crate::http::problem_kind::ProblemKind;
 use crate::http::wire::{BatchItem, BulkLoadAnswer, ItemStream, rate, whole};
 use crate::service::bulk_load::BulkLoad;
+use crate::service::terms::Terms;
 
 const NDJSON: &str = "application/x-ndjson";
 const PLAIN: &str = "text/plain";
 
 /// Add a stream of items
 ///
-/// A line holds a JSON string, or an object `{"item": …, "expires_at": …}`; a line has at most
-/// 64 KiB, a stream any number of them. Blank lines and items are counted and passed over. With
+/// A line holds a JSON string, or an object as an item of `addItems`; a line has at most 64 KiB, a
+/// stream any number of them. Blank lines and items are counted and passed over. With
 /// `Content-Type: text/plain` a line is an item as it stands; one trailing CR and a leading byte
 /// order mark do not belong to it.
 ///
@@ -142,13 +142,12 @@ impl Stream<'_> {
             self.load.push_blank();
             return Ok(());
         }
-        let (item, expires_at) = if self.format == PLAIN {
-            (Cow::Borrowed(text), None)
+        let line = if self.format == PLAIN {
+            Line::alone(Cow::Borrowed(text))
         } else {
-            let line: Line<'_> = parse(line).map_err(line_fault)?;
-            (line.item.0, line.expires_at)
+            parse(line).map_err(line_fault)?
         };
-        Ok(self.load.push(&item, expires_at).await?)
+        Ok(self.load.push(line.item.as_ref(), line.terms).await?)
     }
 }
 
@@ -171,10 +170,19 @@ fn line_fault(fault: Fault) -> Problem {
     }
 }
 
-/// A line of NDJSON: an item, alone or with its expiry.
+/// A line: an item, alone or with its terms.
 struct Line<'a> {
     item: Text<'a>,
-    expires_at: Option<Timestamp>,
+    terms: Terms,
+}
+
+impl<'a> Line<'a> {
+    fn alone(item: Cow<'a, str>) -> Self {
+        Self {
+            item: Text(item),
+            terms: Terms::default(),
+        }
+    }
 }
 
 impl<'de: 'a, 'a> Deserialize<'de> for Line<'a> {
@@ -193,24 +201,19 @@ impl<'de> Visitor<'de> for LineVisitor {
     }
 
     fn visit_borrowed_str<E: Error>(self, text: &'de str) -> Result<Self::Value, E> {
-        Ok(Line {
-            item: Text(Cow::Borrowed(text)),
-            expires_at: None,
-        })
+        Ok(Line::alone(Cow::Borrowed(text)))
     }
 
     fn visit_str<E: Error>(self, text: &str) -> Result<Self::Value, E> {
-        Ok(Line {
-            item: Text(Cow::Owned(text.to_owned())),
-            expires_at: None,
-        })
+        Ok(Line::alone(Cow::Owned(text.to_owned())))
     }
 
     fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Self::Value, A::Error> {
         let request = BatchItem::deserialize(MapAccessDeserializer::new(map))?;
+        let terms = request.terms();
         Ok(Line {
             item: request.item,
-            expires_at: request.expires_at.map(|expiry| expiry.0),
+            terms,
         })
     }
 }

@@ -19,7 +19,8 @@ use crate::http::wire::{
 /// `definitely-not`: the item was never added. `maybe`: look it up; `reason` says why. A check
 /// does not fail for the sake of the store. With `confirm` a `maybe` is looked up, in the store and in
 /// every source: `confirmed` says that it was settled, as a `maybe` or as a `definitely-not`. What cannot
-/// be settled stays `maybe`.
+/// be settled stays `maybe`. An item that was added with `revoke_issued_until` is there for the tokens
+/// that were issued until then: say with `issued_at` when this one was, or the `maybe` is not settled.
 #[utoipa::path(
     post,
     path = "/v1/filters/{filter}/check",
@@ -35,16 +36,8 @@ pub async fn check_item(
     body: JsonBody,
 ) -> Result<Response, Problem> {
     let request: CheckRequest<'_> = body.parse()?;
-    let min_watermark = request.min_watermark.map(|text| text.0);
-    let answer = state
-        .service
-        .check(
-            &filter,
-            request.item.as_ref(),
-            min_watermark,
-            request.confirm.unwrap_or_default(),
-        )
-        .await?;
+    let confirm = request.confirm.unwrap_or_default();
+    let answer = state.service.check(request.check(&filter), confirm).await?;
     Ok(Json(CheckAnswer {
         filter: &filter,
         verdict: answer.verdict.into(),

@@ -84,6 +84,52 @@ async fn a_field_that_is_not_as_it_must_be_is_pointed_to() {
             r#"{"item":"a","expires_at":"2030-01-01T00:00:00"}"#,
             "/expires_at",
         ),
+        (
+            ADD,
+            r#"{"item":"a","revoke_issued_until":"2030-01-01"}"#,
+            "/revoke_issued_until",
+        ),
+        (
+            ADD,
+            r#"{"item":"a","revoke_issued_until":1893456000}"#,
+            "/revoke_issued_until",
+        ),
+        (
+            ADD,
+            r#"{"item":"a","revoke_issued_until":null}"#,
+            "/revoke_issued_until",
+        ),
+        (
+            ADD,
+            r#"{"item":"a","revoke_issued_until":"9999-12-31T23:59:59Z"}"#,
+            "/revoke_issued_until",
+        ),
+        (
+            ADD,
+            r#"{"item":"a","issued_at":"2030-01-01T00:00:00Z"}"#,
+            "/issued_at",
+        ),
+        (
+            CHECK,
+            r#"{"item":"a","issued_at":1893456000}"#,
+            "/issued_at",
+        ),
+        (CHECK, r#"{"item":"a","issued_at":null}"#, "/issued_at"),
+        (
+            CHECK,
+            r#"{"item":"a","issued_at":"2030-01-01T00:00:00"}"#,
+            "/issued_at",
+        ),
+        (
+            batch,
+            r#"{"items":["a"],"issued_at":"2030-01-01T00:00:00Z"}"#,
+            "/issued_at",
+        ),
+        (
+            add_batch,
+            r#"{"items":[{"item":"a","revoke_issued_until":"x"}]}"#,
+            "/items/0/revoke_issued_until",
+        ),
         (batch, "{}", "/items"),
         (batch, r#"{"items":[]}"#, "/items"),
         (batch, r#"{"items":"a"}"#, "/items"),

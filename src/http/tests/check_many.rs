@@ -116,6 +116,11 @@ async fn a_fault_is_pointed_to_and_refuses_all() {
             "/checks/1/min_watermark",
         ),
         (
+            after_good(json!({"filter": "revoked-jti", "item": "a", "issued_at": "now"})),
+            "invalid-field",
+            "/checks/1/issued_at",
+        ),
+        (
             after_good(json!({"filter": "revoked-jti", "item": "a", "when": "now"})),
             "invalid-field",
             "/checks/1/when",

@@ -19,7 +19,7 @@ async fn what_is_accepted_is_a_prefix_of_the_stream_also_when_a_commit_in_the_mi
         let mut load = service.bulk_load("f").await.unwrap();
         let stream: Vec<String> = (0..PART_ITEMS * 7 / 2).map(|n| n.to_string()).collect();
         for item in &stream {
-            if load.push(item, None).await.is_err() {
+            if load.push(item, Terms::default()).await.is_err() {
                 break;
             }
         }

@@ -117,7 +117,7 @@ impl Store for SteppingStore {
         _: SignedDuration,
     ) -> Result<LookUp, StoreError> {
         Ok(LookUp {
-            presence: Presence::Unsettled,
+            presence: Presence::UNSETTLED,
             as_of: self.0.lock().unwrap().snapshot(),
         })
     }

@@ -25,6 +25,8 @@ use crate::store::rows::{DigestedRow, filters_named};
 /// * The commit reaches the disk before the answer, whatever the session's own setting is: a
 ///   pooler may have put the statement on a session that was never set up.
 /// * Rows are locked in the order of their key, and filters before rows, by every writer.
+/// * A time of revocation is joined only with one that held (`revoke_xid` is `xid`): a process that knows
+///   of no times may have added the item since, for all of its tokens.
 /// * The place is the transaction's id, which other processes find in the rows as soon as they see
 ///   them; the notice wakes them, and without it they look a little later.
 fn add_statement() -> String {
@@ -36,11 +38,15 @@ WITH live AS MATERIALIZED (
     SELECT id FROM bloomgate.filter WHERE id = ANY ($1) ORDER BY id FOR KEY SHARE
 ), written AS (
     INSERT INTO bloomgate.item AS kept
-           (filter_id, item, item_digest, canonical_digest, profile_version, expires_at)
+           (filter_id, item, item_digest, canonical_digest, profile_version, expires_at,
+            revoke_issued_until, revoke_xid)
     SELECT new.filter_id, new.item, new.item_digest, new.canonical_digest, new.profile_version,
-           new.expires_at
-      FROM unnest($2::uuid[], $3::bytea[], $4::bytea[], $5::bytea[], $6::int[], $7::timestamptz[])
-        AS new (filter_id, item, item_digest, canonical_digest, profile_version, expires_at)
+           new.expires_at, new.revoke_issued_until,
+           CASE WHEN new.revoke_issued_until IS NOT NULL THEN pg_current_xact_id() END
+      FROM unnest($2::uuid[], $3::bytea[], $4::bytea[], $5::bytea[], $6::int[], $7::timestamptz[],
+                  $8::timestamptz[])
+        AS new (filter_id, item, item_digest, canonical_digest, profile_version, expires_at,
+                revoke_issued_until)
       JOIN live ON live.id = new.filter_id
      ORDER BY new.filter_id, new.item_digest
     ON CONFLICT (filter_id, item_digest) DO UPDATE
@@ -48,6 +54,11 @@ WITH live AS MATERIALIZED (
                              ELSE greatest(kept.expires_at, excluded.expires_at) END,
            canonical_digest = excluded.canonical_digest,
            profile_version = excluded.profile_version,
+           revoke_issued_until =
+               CASE WHEN kept.revoke_xid = kept.xid AND kept.revoke_issued_until IS NOT NULL
+                         AND excluded.revoke_issued_until IS NOT NULL
+                    THEN greatest(kept.revoke_issued_until, excluded.revoke_issued_until) END,
+           revoke_xid = excluded.revoke_xid,
            xid = pg_current_xact_id()
     RETURNING 1
 )
@@ -125,7 +136,12 @@ fn statement<'q>(
         )
         .bind(
             rows.iter()
-                .map(|row| row.expires_at.map(PgTime::rounded_up))
+                .map(|row| row.terms.expires_at.map(PgTime::rounded_up))
+                .collect::<Vec<_>>(),
+        )
+        .bind(
+            rows.iter()
+                .map(|row| row.terms.revoke_issued_until.map(PgTime::rounded_up))
                 .collect::<Vec<_>>(),
         )
 }

@@ -13,7 +13,7 @@ use crate::service::ports::{AddReceipt, Place};
 use crate::store::rows::{DigestedRow, filters_named, unix_us_rounded_up};
 
 /// Rows a statement, from the largest to one: few texts, so that each stays prepared. A row takes
-/// seven parameters, of 32,766 at most.
+/// eight parameters, of 32,766 at most.
 const ROWS_A_STATEMENT: [usize; 3] = [256, 16, 1];
 
 /// Adds `rows`, which are merged. None of them is kept when it fails.
@@ -63,14 +63,16 @@ async fn insert(
     commit: i64,
     rows: &[&DigestedRow<'_>],
 ) -> Result<(), sqlx::Error> {
-    let values = vec!["(?, ?, ?, ?, ?, ?, ?)"; rows.len()].join(", ");
+    let values = vec!["(?, ?, ?, ?, ?, ?, ?, ?)"; rows.len()].join(", ");
     let statement = format!(
         "INSERT INTO item (filter_id, item, item_digest, canonical_digest, profile_version,
-                           expires_at, commit_number)
+                           expires_at, revoke_issued_until, commit_number)
          VALUES {values}
          ON CONFLICT (filter_id, item_digest) DO UPDATE
             SET expires_at = CASE WHEN item.expires_at IS NULL OR excluded.expires_at IS NULL
                                   THEN NULL ELSE max(item.expires_at, excluded.expires_at) END,
+                -- Of nulls the greatest is null.
+                revoke_issued_until = max(item.revoke_issued_until, excluded.revoke_issued_until),
                 canonical_digest = excluded.canonical_digest,
                 profile_version = excluded.profile_version,
                 commit_number = excluded.commit_number"
@@ -84,7 +86,8 @@ async fn insert(
             .bind(&row.item_digest[..])
             .bind(&row.canonical_digest[..])
             .bind(row.profile_version)
-            .bind(row.expires_at.map(unix_us_rounded_up))
+            .bind(row.terms.expires_at.map(unix_us_rounded_up))
+            .bind(row.terms.revoke_issued_until.map(unix_us_rounded_up))
             .bind(commit);
     }
     statement.execute(writer).await?;

@@ -4,6 +4,7 @@ use jiff::Timestamp;
 
 use super::*;
 use crate::filter::profile::Profile;
+use crate::service::terms::Terms;
 
 /// Counts the rows of a load.
 #[derive(Default)]
@@ -31,7 +32,7 @@ fn rows(filter: FilterId, items: std::ops::Range<u32>) -> Vec<NewRow> {
             item: item.to_be_bytes().into(),
             canonical: item.to_be_bytes().into(),
             profile_version: 1,
-            expires_at: None,
+            terms: Terms::default(),
         })
         .collect()
 }

@@ -24,14 +24,14 @@ async fn what_was_added_is_loaded_to_the_byte_and_the_microsecond() {
     let long = vec![b'x'; 4096];
     let items: [&[u8]; 5] = [b"plain", b"\xff\xfe no UTF-8", b"with \0 in it", b"", &long];
     let mut rows: Vec<_> = items.iter().map(|item| bytes_row(filter, item)).collect();
-    rows[0].expires_at = Some("2031-05-06T07:08:09.000001Z".parse().unwrap());
+    rows[0].terms.expires_at = Some("2031-05-06T07:08:09.000001Z".parse().unwrap());
     store.add(&rows).await.unwrap();
 
     let mut found = loaded(&store, filter).await.found;
     found.sort();
     let mut expected: Vec<_> = rows
         .iter()
-        .map(|row| (row.item.to_vec(), row.expires_at))
+        .map(|row| (row.item.to_vec(), row.terms.expires_at))
         .collect();
     expected.sort();
     assert_eq!(found, expected);

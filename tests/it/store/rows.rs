@@ -9,6 +9,7 @@ use bloomgate::service::declaration::{Declaration, DeclaredBy, FilterName};
 use bloomgate::service::ports::{
     ChangeSink, FilterId, NewRow, Polled, RowSink, Store, StoreError, StoredFilter,
 };
+use bloomgate::service::terms::Terms;
 use bloomgate::store::{PostgresStore, PostgresStoreOptions};
 use jiff::Timestamp;
 use uuid::Uuid;
@@ -67,14 +68,17 @@ pub(super) fn bytes_row(filter: FilterId, item: &[u8]) -> NewRow {
         item: item.into(),
         canonical: item.into(),
         profile_version: 1,
-        expires_at: None,
+        terms: Terms::default(),
     }
 }
 
 /// A row that expires so many seconds after 1970.
 pub(super) fn expiring(filter: FilterId, item: &str, expires_s: i64) -> NewRow {
     NewRow {
-        expires_at: Some(moment(expires_s)),
+        terms: Terms {
+            expires_at: Some(moment(expires_s)),
+            revoke_issued_until: None,
+        },
         ..row(filter, item)
     }
 }

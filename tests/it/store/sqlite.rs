@@ -41,7 +41,7 @@ async fn what_was_added_is_there_after_a_restart_and_so_is_the_identity() {
     let mut rows: Vec<_> = [&b"plain"[..], b"\xff no UTF-8", b"with \0 in it", b""]
         .map(|item| bytes_row(filter.id, item))
         .into();
-    rows[1].expires_at = Some("2031-05-06T07:08:09.000001Z".parse().unwrap());
+    rows[1].terms.expires_at = Some("2031-05-06T07:08:09.000001Z".parse().unwrap());
     store.add(&rows).await.unwrap();
     // No close: as after a kill, the log is all there is.
     drop(store);
@@ -56,7 +56,7 @@ async fn what_was_added_is_there_after_a_restart_and_so_is_the_identity() {
     found.sort();
     let mut expected: Vec<_> = rows
         .iter()
-        .map(|row| (row.item.to_vec(), row.expires_at))
+        .map(|row| (row.item.to_vec(), row.terms.expires_at))
         .collect();
     expected.sort();
     assert_eq!(found, expected);
