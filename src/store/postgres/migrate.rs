@@ -1,11 +1,12 @@
 //! The schema `bloomgate`: brought up to what this program knows, inside one transaction.
 //!
-//! Invariant: two processes never migrate at once, and a schema that is newer than the program
-//! is refused.
+//! Invariant: two processes never migrate at once, a schema that is newer than the program is refused,
+//! and a process that runs on the older schema is never kept waiting for long.
 
 use std::collections::HashMap;
 use std::time::Duration;
 
+use sqlx::error::DatabaseError;
 use sqlx::migrate::{Migrate as _, MigrateError, Migrator};
 use sqlx::{Acquire as _, PgConnection};
 
@@ -21,6 +22,13 @@ const TABLE: &str = "bloomgate.migration";
 /// Held while migrating, and only as long as the transaction: a lock of the session would stay
 /// behind on a pooler's connection. The bytes are "bloom-mg".
 const LOCK_KEY: i64 = 0x626c_6f6f_6d2d_6d67;
+
+/// How long a migration waits for a table. Whoever comes after it waits behind it, and a load by another
+/// process may take the table for an hour: rather is it tried again.
+const TABLE_LOCK_LIMIT: &str = "2s";
+
+/// The SQLSTATE of who has waited for so long.
+const LOCK_NOT_AVAILABLE: &str = "55P03";
 
 /// Time for all migrations, and for those of another process before them.
 const MIGRATE_LIMIT: Duration = Duration::from_secs(600);
@@ -38,7 +46,8 @@ fn migrator() -> Migrator {
 ///
 /// # Errors
 /// [`StoreError::Refused`] when the schema is newer than the program, was altered, or the role
-/// lacks the rights; else when a statement fails.
+/// lacks the rights; [`StoreError::Unreachable`] when others use a table that is to be changed; else when a
+/// statement fails.
 pub(super) async fn migrate(connection: &mut PgConnection, what: &str) -> Result<(), StoreError> {
     let migrator = migrator();
     if is_up_to_date(connection, what, &migrator).await? {
@@ -94,6 +103,10 @@ async fn apply(connection: &mut PgConnection, migrator: &Migrator) -> Result<(),
         .bind(LOCK_KEY)
         .execute(&mut *transaction)
         .await?;
+    sqlx::query("SELECT set_config('lock_timeout', $1, true)")
+        .bind(TABLE_LOCK_LIMIT)
+        .execute(&mut *transaction)
+        .await?;
     // Asked first, for CREATE SCHEMA IF NOT EXISTS wants the right to create one even where it
     // is there: an administrator may have made it for us.
     let schema: bool = sqlx::query_scalar("SELECT to_regnamespace('bloomgate') IS NOT NULL")
@@ -111,6 +124,11 @@ async fn apply(connection: &mut PgConnection, migrator: &Migrator) -> Result<(),
 
 fn refusal(error: &MigrateError) -> Fault {
     if let MigrateError::Execute(error) | MigrateError::ExecuteMigration(error, _) = error {
+        let database_error = error.as_database_error();
+        if database_error.and_then(DatabaseError::code).as_deref() == Some(LOCK_NOT_AVAILABLE) {
+            let detail = "a table that is to be changed is in use, as by a load; trying again";
+            return Fault::Unreachable(detail.to_owned());
+        }
         classify(error)
     } else {
         Fault::Refused(migration_refusal(error))

@@ -1,6 +1,8 @@
 //! In the midst of a roll-out: a process from before the times runs on, beside one that knows them, and
 //! what it adds is revoked for all tokens. And what was there before is revoked for all of them.
 
+use std::time::{Duration, Instant};
+
 use sqlx::{Connection as _, SqliteConnection};
 
 use super::{
@@ -99,4 +101,36 @@ async fn what_was_there_before_the_times_is_revoked_for_all_tokens() {
     connection.close().await.unwrap();
     service.restart().await;
     assert_all_revoked_from_before(&service).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_newer_process_that_cannot_change_the_table_yet_keeps_no_older_one_waiting() {
+    let database = Database::create().await;
+    let mut service = start_on(&database).await;
+    add(&service, SUBJECT, "ann", None).await;
+    service.kill_9();
+    database.execute(POSTGRES_AS_BEFORE).await;
+    // As the load of an older process, which takes its time.
+    let mut loading = database.pool().begin().await.unwrap();
+    let rows = sqlx::query("SELECT FROM bloomgate.item").execute(&mut *loading);
+    rows.await.unwrap();
+
+    let launch = Launch::new().config(CONFIG).database_url(database.url());
+    let newer = launch.start().await;
+    let (begun, mut longest) = (Instant::now(), Duration::ZERO);
+    while begun.elapsed() < Duration::from_secs(8) {
+        let sent = Instant::now();
+        older_add(&database, "ben").await;
+        longest = longest.max(sent.elapsed());
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    // With what a busy machine takes.
+    assert!(longest < Duration::from_secs(5), "{longest:?}");
+    let checked = newer.check(SUBJECT, "absent").await;
+    assert_eq!(checked.reason.as_deref(), Some("loading"), "{checked:?}");
+    loading.commit().await.unwrap();
+    wait_live(&newer).await;
+    assert_revoked(&newer, SUBJECT, "ann", None).await;
+    add(&newer, SUBJECT, "carl", Some(EARLY)).await;
+    assert_revoked(&newer, SUBJECT, "carl", Some(EARLY)).await;
 }
