@@ -1,5 +1,7 @@
--- What is changed in followed tables, kept until every replica has had time to read it.
-CREATE TABLE IF NOT EXISTS bloomgate_follow.change (
+-- What is changed in followed tables, kept until every replica has had time to read it. Unlogged, which saves
+-- whoever writes the log of it: what empties this table, a crash above all, takes the marker below away as
+-- well, and then every replica loads in full.
+CREATE UNLOGGED TABLE IF NOT EXISTS bloomgate_follow.change (
     filter pg_catalog.text NOT NULL,
     source pg_catalog.text NOT NULL,
     item pg_catalog.text,
