@@ -1,17 +1,22 @@
 //! Takes the rows of a load into the generations of a filter.
 //!
-//! Rows are handed on in batches to whichever core is free, so that whoever receives them from the
-//! database waits for no hashing.
+//! While nobody can be answered from the filter yet, rows are handed on in batches to threads of their own, so
+//! that whoever receives them from the database waits for no hashing. Later loads take their time, and leave
+//! the cores to the checks.
 //!
 //! Invariants: a row is passed over only for being NULL, blank or past its expiry and the leeway by
 //! the database's own clock, and each of these is counted. No other row is, however odd it looks.
 //! A filling has ended only when every batch is in the bits.
 
+use std::num::NonZero;
 use std::ops::AddAssign;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, LazyLock};
+use std::thread::available_parallelism;
 
 use jiff::{SignedDuration, Timestamp};
+use rayon::{ThreadPool, ThreadPoolBuilder};
+use rustix::process::setpriority_process;
 use tokio::sync::mpsc;
 
 use super::feed::Feed;
@@ -28,6 +33,24 @@ const BYTES_A_BATCH: usize = 256 * 1024;
 
 /// Batches on their way. Past them whoever receives the rows takes its own.
 const BATCHES_AT_ONCE: usize = 16;
+
+/// How much the threads that set rows give way, as `nice(1)` counts: a check that comes while a core is
+/// taken by one of them gets the core at once.
+const NICENESS: i32 = 10;
+
+/// The threads that set rows, one core left to everything else. None where the system gives none: then
+/// whoever receives the rows sets them.
+static SETTERS: LazyLock<Option<ThreadPool>> = LazyLock::new(|| {
+    let cores = available_parallelism().map_or(1, NonZero::get);
+    let setters = ThreadPoolBuilder::new()
+        .num_threads(cores.saturating_sub(1).max(1))
+        .thread_name(|number| format!("setter-{number}"))
+        // Of the calling thread alone, on Linux. Where it is refused, they are as all the others.
+        .start_handler(|_| {
+            let _refused = setpriority_process(None, NICENESS);
+        });
+    setters.build().ok()
+});
 
 /// Which feed of a generation a load is for.
 #[derive(Debug, Clone, Copy)]
@@ -135,6 +158,8 @@ pub struct Filling {
     batch: Batch,
     done: u64,
     counts: Counts,
+    /// Whether batches are handed on.
+    is_urgent: bool,
     /// Batches that were handed on and not heard of since.
     on_their_way: usize,
     taken: mpsc::Receiver<Counts>,
@@ -142,10 +167,15 @@ pub struct Filling {
 }
 
 impl Filling {
-    /// For the load of one feed of these generations, all of one filter. Nothing is forgotten until
-    /// the cut has told its time.
+    /// For the load of one feed of these generations, all of one filter; `is_urgent` where no
+    /// generation of the filter answers meanwhile. Nothing is forgotten until the cut has told its time.
     #[must_use]
-    pub fn new(generations: Vec<Arc<Generation>>, feed: FeedOf, leeway: SignedDuration) -> Self {
+    pub fn new(
+        generations: Vec<Arc<Generation>>,
+        feed: FeedOf,
+        leeway: SignedDuration,
+        is_urgent: bool,
+    ) -> Self {
         for generation in &generations {
             feed.of(generation).load_begins();
         }
@@ -158,6 +188,7 @@ impl Filling {
             batch: Batch::default(),
             done: 0,
             counts: Counts::default(),
+            is_urgent,
             on_their_way: 0,
             taken,
             take,
@@ -183,17 +214,20 @@ impl Filling {
         }
         let batch = std::mem::take(&mut self.batch);
         let forget_before = self.forget_before;
-        if self.on_their_way < BATCHES_AT_ONCE && batch.items.len() < 2 * BYTES_A_BATCH {
-            self.on_their_way += 1;
-            let (destination, take) = (Arc::clone(&self.destination), self.take.clone());
-            // A panic there ends the process: no batch is lost without a word.
-            rayon::spawn(move || {
-                let counts = destination.take(&batch, forget_before);
-                // Nobody listens any more where the load was given up.
-                let _ = take.try_send(counts);
-            });
-        } else {
-            self.counts += self.destination.take(&batch, forget_before);
+        let is_room = self.on_their_way < BATCHES_AT_ONCE && batch.items.len() < 2 * BYTES_A_BATCH;
+        let is_handed_on = self.is_urgent && is_room;
+        match SETTERS.as_ref().filter(|_| is_handed_on) {
+            Some(setters) => {
+                self.on_their_way += 1;
+                let (destination, take) = (Arc::clone(&self.destination), self.take.clone());
+                // A panic there ends the process: no batch is lost without a word.
+                setters.spawn(move || {
+                    let counts = destination.take(&batch, forget_before);
+                    // Nobody listens any more where the load was given up.
+                    let _ = take.try_send(counts);
+                });
+            }
+            None => self.counts += self.destination.take(&batch, forget_before),
         }
         self.report();
     }

@@ -116,7 +116,14 @@ impl Loader {
     }
 
     pub(super) fn filling(&self, generations: Vec<Arc<Generation>>, feed: FeedOf) -> Filling {
-        Filling::new(generations, feed, self.service.settings.expiry_leeway)
+        let entries = self.service.registry.all();
+        let answering = generations
+            .first()
+            .and_then(|generation| entries.of(generation.filter))
+            .and_then(|hosted| hosted.generation.as_ref());
+        let is_urgent = answering.is_none_or(|generation| !generation.was_complete());
+        let leeway = self.service.settings.expiry_leeway;
+        Filling::new(generations, feed, leeway, is_urgent)
     }
 
     /// Runs a load when it is its turn.

@@ -32,7 +32,7 @@ fn generation() -> Arc<Generation> {
 
 fn filling(generations: &[Arc<Generation>]) -> Filling {
     let leeway = SignedDuration::try_from(Duration::from_secs(120)).unwrap();
-    let mut filling = Filling::new(generations.to_vec(), FeedOf::Store, leeway);
+    let mut filling = Filling::new(generations.to_vec(), FeedOf::Store, leeway, true);
     filling.begin(ROWS, Timestamp::from_second(1_000).unwrap());
     filling
 }
